@@ -20,9 +20,9 @@ def main(
     directory: Directory = Path(".demo"),
     rows: Annotated[int | None, typer.Option(help="Use only this number of flights, the first ones.")] = None,
 ) -> None:
-    """Load 336,776 flights through aiokafka, confluent-kafka and kafka-python at once (a third each) into a broker that loses
-    acknowledgements and is SIGKILLed midway; read all back through a consumer group and compare; audit the log. Once with
-    idempotence, once without."""
+    """Load 336,776 flights at once through aiokafka, confluent-kafka and kafka-python, a third each, into a broker that loses
+    acknowledgements and is SIGKILLed midway. Read all flights back through a consumer group, compare them with what was sent, and audit the
+    log. Do this once with idempotence and once without."""
     look_again = ("audit {0}/idempotent {0}/plain --key-field row", "dump-log {0}/plain/flights-0", "serve --data-dir {0}/plain")
     run_campaign(partial(_demo, limit=rows), directory, failures=[CannotJudge], look_at=LOOK_AT, look_again=look_again)
 

@@ -41,8 +41,8 @@ class Readback:
 
 
 class _Assigned(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no types
-    """A rebalance listener that sets the event `half` when this member is assigned half of the partitions, and clears it when they are
-    revoked."""
+    """A rebalance listener that sets the event `half` when this member is assigned half of the partitions, and clears this event when they
+    are revoked."""
 
     def __init__(self) -> None:
         self.half = asyncio.Event()

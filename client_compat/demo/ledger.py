@@ -19,8 +19,8 @@ MEMBERS = 2
 
 @dataclass(slots=True)
 class Ledger:
-    """The shared arrays of one run, for `rows` sent records; each field says by what its array is indexed. A ledger can be passed to a
-    spawned process as an argument of `multiprocessing.Process`."""
+    """The shared arrays of one run, for `rows` sent records. A comment at each array says by what it is indexed. A ledger can be passed to
+    a spawned process as an argument of `multiprocessing.Process`."""
 
     rows: int
     acked_at: Any = field(init=False)  # by row: `place` of its acknowledgement, or NOT_ACKED

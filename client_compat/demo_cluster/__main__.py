@@ -26,9 +26,9 @@ def main(
     directory: Directory = Path(".demo-cluster"),
     short: Annotated[bool, typer.Option("--short", help="Kill only one leader in the first act, and wait less between the steps.")] = False,
 ) -> None:
-    """Run three Ottla brokers under Ottla's controller, each as a process, without Java. Leaders are killed under load: with acks=all and
-    idempotence nothing is lost or duplicated; with acks=1, and with an unclean election, records are lost, and each is found. Shows a live
-    view on a terminal or plain lines, and writes a page (cluster.html) with the timeline."""
+    """Kill leaders of three Ottla brokers under load, without Java; the brokers and Ottla's controller are processes. With acks=all and
+    idempotence nothing is lost or duplicated; with acks=1, and with an unclean election, records are lost, and the demo finds each of them.
+    Shows a live view on a terminal or plain lines elsewhere, and writes a page (cluster.html) with the timeline."""
     look_again = ("audit --replicas {0}/safe/broker-*", "audit --replicas {0}/unclean/broker-*")
     look_at = f"{PAGE} has the timeline, and each broker a directory and a log. Look again:"
     failures = (KafkaException, TruthFailed, CannotJudge)

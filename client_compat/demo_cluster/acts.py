@@ -95,13 +95,14 @@ class Stage:
         broker.start()
 
     def wait_served(self) -> None:
-        """Wait until every client has received a further acknowledgement. Raises `RunFailed` or `TruthFailed`."""
+        """Wait until every client has received a further acknowledgement. Raises `TruthFailed` if that takes too long, `RunFailed` if a
+        client gives up."""
         before = list(self.load.answered)
         self.until("every client is answered", lambda: all(now > then for now, then in zip(self.load.answered, before, strict=True)))
 
     def wait_led(self, holds: Callable[[PartitionView], bool], what: str) -> None:
-        """Wait until `holds` is true of every partition in the newest sample of the cluster's state. `what` describes this in errors.
-        Raises `TruthFailed` or `RunFailed`, like `until`."""
+        """Wait until `holds` is true of every partition in the newest sample of the cluster's state. Raises `TruthFailed` with the
+        description `what` if that takes too long, `RunFailed` if a client gives up."""
         self.until(what, lambda: bool(seen := self.watch.recording.latest.partitions) and all(map(holds, seen)))
 
     def until(self, what: str, holds: Callable[[], bool]) -> None:
@@ -135,7 +136,7 @@ def has_other_leader(broker: Node) -> Callable[[PartitionView], bool]:
 
 
 def kill_leaders(stage: Stage) -> None:
-    """Kill one leader after the other, and restart each."""
+    """The first act: kill one partition leader after the other, and restart each."""
     for broker in stage.cluster.brokers[: stage.pace.kills]:
         stage.run_undisturbed()
         stage.kill(broker, "leader of partition {}")
@@ -147,7 +148,7 @@ def kill_leaders(stage: Stage) -> None:
 
 
 def kill_leader_ahead_of_followers(stage: Stage) -> None:
-    """Pause the followers, let the leader alone acknowledge records, and kill the leader before the followers resume."""
+    """The second act: pause the followers, let the leader alone acknowledge records, and kill the leader before the followers resume."""
     stage.run_undisturbed()
     leader = stage.cluster.broker(stage.watch.recording.latest.partitions[0].leader or 0)
     followers = [broker for broker in stage.cluster.brokers if broker is not leader]
@@ -164,7 +165,8 @@ def kill_leader_ahead_of_followers(stage: Stage) -> None:
 
 
 def elect_empty_replica(stage: Stage) -> None:
-    """Kill the two brokers that have all records; let the third one, which has none of them, become leader by an unclean election."""
+    """The third act: kill the two brokers that have all records, and let the third one, which has none of them, become leader by an unclean
+    election."""
     late = stage.cluster.broker(LATE)
     first, second = [broker for broker in stage.cluster.brokers if broker is not late]
     stage.wait_served()
@@ -249,7 +251,8 @@ def play(
 ) -> FinishedAct:
     """Run the act in a new cluster in `directory`, compare the clients' acknowledgements with the records that a consumer receives
     afterwards, and return the finished act. `on_sample` and `on_event` are called for each new sample and event of the recording. Raises
-    `BrokerFailed`, `RunFailed` or `TruthFailed`."""
+    `BrokerFailed` if a broker fails, `RunFailed` if a client gives up, `TruthFailed` if the cluster does not reach an expected state in
+    time."""
     began = time.monotonic()
     cluster = Cluster(directory, ALL_OTTLA, settings=act.settings, controller_kind=Whose.OTTLA, options=("--log-level", "debug"))
     recording = Recording(CLIENTS)

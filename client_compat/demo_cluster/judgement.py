@@ -76,8 +76,8 @@ class Judged:
 
 
 def judge(played: FinishedAct) -> Judged:
-    """Audit the logs that a finished act left on the brokers, and compare them with the acknowledgements. Raises OSError and the audit's
-    exceptions."""
+    """Audit the logs that a finished act left on the brokers, and compare them with the acknowledgements. Raises OSError if a file cannot
+    be read, and any exception of the audit."""
     act, brokers = played.act, played.cluster.brokers
     directories = [broker.directory for broker in brokers]
     verdict = audit(directories, topics=[act.key], replicas=True, engine="duckdb")

@@ -105,7 +105,7 @@ def _at(recording: Recording, at_ms: int) -> str:
 
 
 def beside(left: Table, right: Table, *, wide: bool) -> RenderableType:
-    """Arrange two tables beside each other if there is room, otherwise below each other."""
+    """Arrange two tables beside each other if `wide`, otherwise below each other."""
     if not wide:
         return Group(left, right, Text(""))
     both = Table.grid(padding=(0, 5, 0, 0))
@@ -147,8 +147,8 @@ def clients(recording: Recording, sample: Sample) -> Table:
 
 
 def windows(count: int, sample: Sample) -> Table:
-    """Return a table of the idempotent producers that the leaders know: id, epoch, and last sequence in each of the `count` partitions. The
-    leaders recognise duplicates by them."""
+    """Return a table of the idempotent producers whose state the leaders have: id, epoch, and last sequence in each of the `count`
+    partitions. A leader recognises duplicate batches by these values."""
     table = _table("Producers' windows", "producer id", "epoch", *(f"sequence in {index}" for index in range(count)), "retries absorbed")
     for at, one in enumerate(sample.windows):
         sequences = [number(one.last_sequences.get(index)) for index in range(count)]

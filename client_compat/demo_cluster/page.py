@@ -225,7 +225,7 @@ def _slots(scale: _Scale, step: float, moments: Iterable[int]) -> list[int]:
 
 
 def leaderless_s(judged: Judged) -> float:
-    """Return the longest time, in seconds, for which any partition had no leader or a dead one, according to the samples."""
+    """Return the longest time, in seconds, for which any partition had no leader, or a leader that was dead, according to the samples."""
     longest = 0.0
     for index in range(judged.played.act.partitions):
         for one in spans(judged.played.recording.samples, partial(_served, index)):

@@ -47,7 +47,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What the leaders know of one idempotent producer: its id, its epoch, and its last sequence in each partition."""
+    """What the leaders know of one idempotent producer: its id, its epoch, and its last sequence number in each partition."""
 
     producer_id: int
     epoch: int

@@ -42,7 +42,8 @@ ABSORBED = b"Retry absorbed: "
 
 @dataclass(slots=True)
 class Watch:
-    """Samples the cluster's state into `recording`, and passes every sample and event to `on_sample` and `on_event`."""
+    """Samples a cluster's state several times a second into `recording`, and passes every sample and event to `on_sample` and
+    `on_event`."""
 
     cluster: Cluster
     topic: str

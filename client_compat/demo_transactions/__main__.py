@@ -21,9 +21,9 @@ def main(
     directory: Directory = Path(".demo-transactions"),
     rows: Annotated[int | None, typer.Option(help="Use only this number of flights, the first ones.")] = None,
 ) -> None:
-    """Count 336,776 flights per carrier and hour in a consume-transform-produce pipeline, while two instances of one transactional id
-    (one on aiokafka, one on confluent-kafka) fence each other and the broker is SIGKILLed five times; compare the output with the count
-    made directly. Once with transactions, once without. Then audit the log."""
+    """Count 336,776 flights per carrier and hour in a consume-transform-produce pipeline; compare the output with the correct counts, and
+    audit the log. Meanwhile two instances with one transactional id (on aiokafka and on confluent-kafka) fence each other, and the broker
+    is SIGKILLed five times. Do this once with transactions and once without."""
     look_again = ("audit {0}/log", "dump-log {0}/log/counts-transactional-0", "serve --data-dir {0}/log", "transactions list")
     run_campaign(partial(_demo, limit=rows), directory, failures=[CannotJudge], look_at=LOOK_AT, look_again=look_again)
 

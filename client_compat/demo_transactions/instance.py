@@ -45,8 +45,8 @@ class Fenced(Exception):
 
 
 class Failed(Exception):
-    """Raised when a step failed or its result is unknown. The instance then takes over again, which aborts an open transaction and reads
-    the committed offsets."""
+    """Raised when a step of a pipeline instance failed or its result is unknown. The instance then takes over again: it aborts its open
+    transaction and reads the committed offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ class Board:
 
 
 class PipelineInstance(ABC):
-    """The steps of one pipeline instance. A subclass implements them with one client library. All except `close` raise `Fenced` and
-    `Failed`."""
+    """The steps of one pipeline instance. A subclass implements them with one client library. All steps except `close` raise `Fenced` if
+    another instance has fenced this one, and `Failed` if a call fails or its result is unknown."""
 
     @abstractmethod
     async def take_over(self) -> dict[int, int]:
@@ -110,8 +110,8 @@ class PipelineInstance(ABC):
 
 
 class Pipeline:
-    """Runs one pipeline instance until all input records are counted: the committed offsets are the end offsets of the input. After each
-    error, the instance takes over again."""
+    """Runs one pipeline instance until all input records are counted, which is when the committed offsets are the end offsets of the input.
+    After each error, the instance takes over again."""
 
     def __init__(self, index: int, instance: PipelineInstance, job: InstanceTask, board: Board) -> None:
         self._index, self._instance, self._job, self._board = index, instance, job, board

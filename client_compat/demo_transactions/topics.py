@@ -37,8 +37,8 @@ class _Flights(Feed):
 
 
 def load(bootstrap: str, rows: Path, on_progress: Callable[[int], None]) -> tuple[Counts, list[int]]:
-    """Write all flights with an idempotent producer; return the correct counts and each partition's number of records. Raises
-    `RunFailed`."""
+    """Write all flights with an idempotent producer; return the correct counts and each partition's number of records. Raises `RunFailed`
+    if not all flights are in the log then."""
     flights = read_rows(rows)
     settings = {
         "bootstrap.servers": bootstrap,
@@ -57,17 +57,19 @@ def load(bootstrap: str, rows: Path, on_progress: Callable[[int], None]) -> tupl
 
 
 def committed_by_confluent(bootstrap: str, topic: str) -> list[Increment]:
-    """Return all records of the output topic that confluent-kafka's read_committed consumer receives. Raises `RunFailed`."""
+    """Return all records of the output topic that confluent-kafka's read_committed consumer receives. Raises `RunFailed` if that takes too
+    long."""
     return _increments(read_with_confluent(bootstrap, topic, OUTPUT_PARTITIONS, "read_committed"))
 
 
 def committed_by_aiokafka(bootstrap: str, topic: str) -> list[Increment]:
-    """Return all records of the output topic that aiokafka's read_committed consumer receives. Raises `RunFailed`."""
+    """Return all records of the output topic that aiokafka's read_committed consumer receives. Raises `RunFailed` if that takes too
+    long."""
     return _increments(read_with_aiokafka(bootstrap, topic, OUTPUT_PARTITIONS, "read_committed"))
 
 
 def written(bootstrap: str, topic: str) -> list[Increment]:
-    """Return all output records in the log, including those of aborted transactions. Raises `RunFailed`."""
+    """Return all output records in the log, including those of aborted transactions. Raises `RunFailed` if reading them takes too long."""
     return _increments(read_with_confluent(bootstrap, topic, OUTPUT_PARTITIONS, "read_uncommitted"))
 
 

@@ -27,9 +27,9 @@ def main(
     failed_logins: Annotated[int, typer.Option(help="With --locked: number of failed authentications before the attack.")] = 10_000,
     directory: Directory = Path(".fuzz"),
 ) -> None:
-    """Attack a live broker with spoiled frames, hostile batches, decompression bombs, half frames and slow connections while
-    idempotent producers work beside them. The broker must not die, grow, log a bug, or accept an unauthorized client, and no good
-    client may suffer."""
+    """Attack a running broker with corrupted frames, hostile batches, decompression bombs, incomplete frames and slow connections, while
+    idempotent producers use the same broker. The broker must not die, exceed its memory limit, log a bug, or accept an unauthorized client.
+    No well-behaved client may lose a record or wait too long."""
 
     if locked and through_gateway:
         raise typer.BadParameter("the gateway is attacked before an open broker", param_hint="--through-gateway")

@@ -37,7 +37,7 @@ TOPIC = "batches"
 @dataclass(slots=True)
 class Target:
     """What an attacker knows of the broker: its address, and `apis`, its ApiVersions as (API key, lowest, highest version). `counts` counts
-    what was sent; `loris` has the open connections of `slow_loris`."""
+    frames, connections and other events of the attacks; `loris` has the open connections of `slow_loris`."""
 
     address: tuple[str, int]
     apis: list[tuple[int, int, int]]
@@ -52,7 +52,7 @@ class Target:
 
 
 def a_body(target: Target) -> bytes:
-    """Return a valid request of a random API and version, with its header but without its size."""
+    """Return a valid request of a random API and version: its header and its body, but not the size prefix."""
     key, low, high = target.rng.choice(target.apis)
     message = request_class(key)
     version = target.rng.randint(max(low, message.MIN_VERSION), min(high, message.MAX_VERSION))
@@ -63,8 +63,8 @@ def a_body(target: Target) -> bytes:
 
 
 def _talk(target: Target, make: Callable[[], bytes]) -> None:
-    """Send frames on one connection, each made by `make`, until the broker closes it or does not respond for a while. The broker may then
-    be waiting for the rest of a frame."""
+    """Send frames on one connection, each made by `make`, until the broker closes it or does not respond for a while. (It may then be
+    waiting for the rest of a frame.)"""
     with target.connect() as peer:
         peer.settimeout(ANSWER_WAIT_S)
         for _ in range(FRAMES_PER_CONNECTION):

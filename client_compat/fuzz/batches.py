@@ -29,7 +29,8 @@ PLAIN_SHARE = 0.7
 
 
 def any_records(rng: random.Random) -> bytes:
-    """Return the content of a `records` field: a valid batch, a damaged one, several batches, or random bytes."""
+    """Return random content for the `records` field of a Produce request: a valid batch, a damaged one, several batches, or random
+    bytes."""
     roll = rng.random()
     if roll < 0.2:
         return good_batch(rng)
@@ -51,7 +52,7 @@ def good_batch(rng: random.Random) -> bytes:
 
 
 def damaged_batch(rng: random.Random) -> bytes:
-    """Return a batch with one damage of `DAMAGES`, mostly with a matching CRC."""
+    """Return a batch that is damaged in one of the ways in `DAMAGES`, mostly with a CRC that matches the damaged content."""
     batch = bytearray(good_batch(rng))
     rng.choice(DAMAGES)(batch, rng)
     if len(batch) >= HEADER_BYTES and rng.random() > KEEP_OLD_CRC_SHARE:

@@ -23,7 +23,7 @@ TOPIC: Final = "bystander"
 WAIT_MAX_S: Final = 20.0
 BETWEEN_S: Final = 0.003
 CALM_S: Final = 0.05
-"""Upper limit of the response time of a broker that has finished the work of the last attack."""
+"""Upper limit, in seconds, of the response time of a broker that has finished the work of the last attack."""
 CALM_IN_A_ROW: Final = 5
 """Number of consecutive responses below `CALM_S` after which the broker counts as finished with the attack."""
 
@@ -56,7 +56,8 @@ class Bystander:
         self._next = cycle(requests())
 
     def ask(self) -> float:
-        """Send the next request and return its response time in seconds."""
+        """Send the next request and return its response time in seconds. If the connection fails, return the seconds until then. Raises
+        BrokerFailed for a response with an error code."""
         began = time.monotonic()
         try:
             self._client = self._client or Client(HOST, self._port, client_id=TOPIC, timeout_s=WAIT_MAX_S)
@@ -66,7 +67,7 @@ class Bystander:
         return time.monotonic() - began
 
     def waits_until(self, ended: Callable[[], bool]) -> list[float]:
-        """Send requests until `ended`, at least one; return their response times."""
+        """Send requests until `ended()` is true, at least one; return their response times in seconds."""
         found: list[float] = []
         while not found or not ended():
             time.sleep(BETWEEN_S)
@@ -74,7 +75,7 @@ class Bystander:
         return found
 
     def wait_until_calm(self) -> None:
-        """Wait until the broker responds as fast as without an attack, or for `WAIT_MAX_S`."""
+        """Wait until the broker responds as fast as without an attack, but at most WAIT_MAX_S seconds."""
         end, calm = time.monotonic() + WAIT_MAX_S, 0
         while calm < CALM_IN_A_ROW and time.monotonic() < end:
             time.sleep(BETWEEN_S)
@@ -87,7 +88,8 @@ class Bystander:
 
 
 def check(response: Any) -> None:
-    """Raise BrokerFailed for an error code, because an error response is faster than the response to be measured."""
+    """Raise BrokerFailed if the response has an error code. Error responses must not be measured, because they are faster than normal
+    ones."""
     match response:
         case ProduceResponse():
             codes = [each.error_code for topic in response.responses for each in topic.partition_responses]

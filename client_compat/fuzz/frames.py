@@ -16,7 +16,7 @@ def framed(body: bytes) -> bytes:
 
 
 def spoil(rng: random.Random, body: bytes) -> bytes:
-    """Damage `body` (header and message, without size) in one or two ways, and return it as a frame."""
+    """Damage `body` (a request's header and message, without the size) in one or two ways, and return it as a frame with a size prefix."""
     for _ in range(rng.randint(1, 2)):
         body = rng.choice(DAMAGES)(rng, body)
     if rng.random() < 0.1:

@@ -51,8 +51,8 @@ EARLY: Final = "an answer before a request"
 
 @dataclass(slots=True)
 class HostileRun:
-    """The parameters and results of a run. `complaints` are texts about false responses of the cluster that the gateway did not refuse
-    although it must, and about failures of the good client."""
+    """The parameters and results of a run. `complaints` are texts about false responses that the gateway had to reject and did not, and
+    about failures of the good client."""
 
     seed: int
     rss_limit: int
@@ -88,7 +88,8 @@ class HostileRun:
 
 
 class _Cluster:
-    """A cluster of one node that answers each request with `hostile`, a false response; without one, its responses name the good broker."""
+    """A cluster of one node that answers each request with the false response `hostile`. If `hostile` is None, the node's responses are
+    correct and name the good broker."""
 
     def __init__(self, good: BrokerProcess) -> None:
         self._good = MetadataResponse(brokers=[MetadataResponseBroker(1, HOST, good.port)])
@@ -127,7 +128,7 @@ def _received(connected: socket.socket, count: int) -> bytes:
 
 
 class _GoodClient:
-    """A client that uses the good broker at `port` of the gateway, until `stop`, and measures its waits."""
+    """A client that, through the gateway's port `port`, uses the good broker until `stop`, and measures how long it waits for responses."""
 
     def __init__(self, port: int, run: HostileRun) -> None:
         self._port, self._run = port, run
@@ -217,7 +218,8 @@ def peak_bytes(pid: int) -> int:
 
 @contextmanager
 def _attacked(directory: Path, run: HostileRun) -> Iterator[_Attack]:
-    """Start the broker, the hostile cluster, the gateway and the good client. Raises BrokerFailed."""
+    """Start the broker, the hostile cluster, the gateway and the good client. Raises BrokerFailed if the broker or the gateway does not
+    start."""
     with ExitStack() as stack:
         good = stack.enter_context(ottla(directory / "log", output=directory / "broker.log"))
         create_topic(good.bootstrap, TOPIC, 1)
@@ -241,8 +243,8 @@ def attack(
     only: Sequence[str] = (),
     on_lie: Callable[[HostileRun], None] = lambda _: None,
 ) -> HostileRun:
-    """Let the cluster give each of its false responses (`only`: these) once, and then random ones until `seconds` are over. Return
-    `run` with the results. Raises BrokerFailed if the broker or the gateway does not start."""
+    """Let the cluster give each of its false responses once (with `only`: each of these), and then random ones until `seconds` seconds are
+    over. Return `run` with the results. Raises BrokerFailed if the broker or the gateway does not start."""
     end, rng = time.monotonic() + seconds, random.Random(run.seed)
     names = list(only) or [*HOSTILE_RESPONSES, EARLY]
     with _attacked(directory, run) as attacked:
@@ -269,7 +271,7 @@ def main(
 ) -> None:
     """Attack `ottla gateway` from behind: a cluster sends false lengths, correlation ids, node ids and addresses, does not answer, answers
     twice, or sends 100 MB of the smallest elements, while a good client uses a good broker through the same gateway. The gateway must not
-    die, grow or log a bug, and the good client must not suffer."""
+    die, exceed its memory limit or log a bug, and the good client must not wait too long."""
 
     def play(console: Console, root: Path) -> HostileRun:
         run = HostileRun(seed, rss_limit_mib * MEBIBYTE, wait_limit_s)

@@ -61,8 +61,8 @@ AUTHENTICATED = (GUEST, ADMIN)
 PASSWORD = "secret"
 PIPELINED: Final = 12
 SMALLEST: Final = 50
-"""The number of elements down to which a rejected request is made smaller. A request with so few elements is not rejected because of its
-size."""
+"""The number of array elements at which a rejected request is not made smaller any more, because its size cannot be the reason for the
+rejection."""
 GOAL_MS: Final = 20.0
 TURN_MAX_MS: Final = 50.0
 P99_MAX_MS: Final = 100.0
@@ -95,8 +95,8 @@ LAST: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One of the largest legal requests of an API. `array` is the path of its long array with `elements` elements; `frame` contains its
-    bytes, with the size."""
+    """One of the largest legal requests of an API. `array` is the path of its long array, which has `elements` elements; `frame` contains
+    the encoded request with its size prefix."""
 
     api: str
     array: str
@@ -180,7 +180,8 @@ class Target:
 
 
 def attack_for(seconds: float, row: Row, port: int) -> tuple[int, bool]:
-    """Repeat the requests for `seconds`, at least once; return the number of responses, and whether they arrived in time."""
+    """Send the requests of `row` again and again for `seconds` seconds, at least once, to the broker at `port`; return the number of
+    responses, and whether they arrived in time."""
     end, answers = time.monotonic() + seconds, 0
     while True:
         try:
@@ -223,7 +224,7 @@ class _Attacker:
     def exchange(self, frame: bytes, times: int = 1) -> Iterator[int]:
         """Send the frame `times` times and yield the size of each response.
 
-        Raises OSError if the broker closes the connection or is too slow.
+        Raises OSError if the broker closes the connection or does not answer in time.
         """
         end = time.monotonic() + (ANSWER_MAX_S if times == 1 else PIPELINED_MAX_S)
         with ThreadPoolExecutor(1) as pool:
@@ -249,7 +250,8 @@ class _Attacker:
             self._socket.sendall(frame)
 
     def _fill(self, view: memoryview, end: float) -> None:
-        """Read as many bytes as `view` has room for. Raises TimeoutError, and ConnectionError if the broker closes the connection."""
+        """Read as many bytes as `view` has room for. Raises TimeoutError if that takes longer than until `end` (a time of time.monotonic),
+        and ConnectionError if the broker closes the connection."""
         while view:
             self._socket.settimeout(max(0.001, end - time.monotonic()))
             size = self._socket.recv_into(view)
@@ -259,7 +261,7 @@ class _Attacker:
 
 
 def attacks(target: Target, versions: dict[int, int], apis: Sequence[int], elements: int) -> Iterator[Attack]:
-    """Yield, for each array of each API's request, the largest request to which Ottla responds."""
+    """Yield, for each array of each API's request, the largest request (with at most `elements` array elements) to which Ottla responds."""
     if not apis or ApiKey.PRODUCE in apis:
         yield Attack("PRODUCE", "records, zstd", RECORDS, _frame(_renumbered(), PRODUCE_VERSION))
     for key in sorted(versions, key=lambda each: (LAST.index(ApiKey(each)) + 1 if each in LAST else 0, each)):
@@ -312,7 +314,8 @@ def _settings(port: int, log_in_port: int, **others: int) -> dict[str, str]:
 
 @contextmanager
 def targets(directory: Path, *, with_kafka: bool) -> Iterator[list[Target]]:
-    """Start Ottla, and with `with_kafka` also Apache Kafka, over new directories. Raises BrokerFailed and KafkaMissing."""
+    """Start Ottla, and with `with_kafka` also Apache Kafka, over new directories. Raises BrokerFailed if a broker does not start, and
+    KafkaMissing if Apache Kafka is not available."""
     with ExitStack() as stack:
         port, log_in_port, file = free_port(), free_port(), directory / "ottla.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in _settings(port, log_in_port).items()))
@@ -340,7 +343,8 @@ def measure(
     elements: int = ELEMENTS,
     on_attack: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Row]:
-    """Send each largest request of `apis` (all if empty) as each user in `who`, and yield the measurements."""
+    """Send each largest request of the APIs `apis` (all if empty), as each user in `who` and as many times in one piece as each number in
+    `pipelined`, to all brokers; yield the measurements."""
     for attack in attacks(brokers[0], _versions(brokers), apis, elements):
         for user in who:
             for times in pipelined:
@@ -361,7 +365,8 @@ def _versions(brokers: Sequence[Target]) -> dict[int, int]:
 
 
 def cases(who: Sequence[str] = (), *, whole: bool = False) -> tuple[Sequence[str], Sequence[int]]:
-    """Return the users that send each request, and the numbers of copies that they send in one piece."""
+    """Return the users that send each request, and the numbers of copies that each user sends in one piece. `who`: only these users;
+    `whole`: also unauthenticated, and also many copies."""
     return who or (EVERYBODY if whole else AUTHENTICATED), (1, PIPELINED) if whole else (1,)
 
 

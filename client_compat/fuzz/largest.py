@@ -80,7 +80,8 @@ def _filled(struct: type, version: int, path: tuple[str, ...], count: int, numbe
 
 
 def _value(name: str, kind: Any, version: int, path: tuple[str, ...], *, count: int, number: int) -> Any:
-    """Return a value that a broker processes completely: unknown names, valid types, no negative counts."""
+    """Return a value for a request's field that makes the broker process the whole request: unknown names, valid types, no negative
+    counts."""
     if not isinstance(kind, Kind):
         return _filled(kind, version, path, count, number)
     if kind.name == "string":

@@ -46,7 +46,7 @@ REST_S = 3.0
 """The time between an attack and the second measurement of the broker's memory, in seconds."""
 CHUNK = bytes(MEBIBYTE)
 JVM = ("-Xmx1G", "-Xms1G", "-XX:+UseG1GC")
-"""Heap and collector of Kafka's start script."""
+"""JVM options of the Apache Kafka broker: the heap and the garbage collector of Kafka's start script."""
 LOG_IN = "LOGIN"
 
 
@@ -87,7 +87,7 @@ class Found:
 
 
 class _Trickle:
-    """A connection of an attacker that announces a request and sends only a part of it."""
+    """A connection of an attacker that announces a large request and sends only a part of it."""
 
     def __init__(self, port: int, attack: Attack) -> None:
         self.left = attack.sent
@@ -96,7 +96,7 @@ class _Trickle:
         self.peer.send(struct.pack(">i", attack.announced))
 
     def push(self) -> None:
-        """Send what the socket accepts now. Raises OSError if the broker closed the connection."""
+        """Send as many bytes as the socket accepts now. Raises OSError if the broker closed the connection."""
         with suppress(BlockingIOError):
             while self.left > 0:
                 self.left -= self.peer.send(CHUNK[: self.left])

@@ -28,7 +28,7 @@ EXTREME_SHARE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class MessageMaker:
-    """Creates instances of message classes. `topic_ids` are ids of existing topics."""
+    """Creates request messages with random content. `topic_ids` are ids of existing topics, which the messages may name."""
 
     rng: random.Random
     topic_ids: tuple[bytes, ...] = ()

@@ -77,11 +77,11 @@ BROKER_OPTIONS = ("--set", "auto.create.topics.enable=false", "--set", "num.part
 
 @dataclass(slots=True)
 class FuzzRun:
-    """The parameters and the results of a run.
+    """The parameters and the results of a fuzz run.
 
-    A `locked` broker requires authentication. `failed_logins` log-ins fail before the attacks, and the broker grows by `grown` bytes during
-    them. With `through_gateway`, attackers and normal clients connect to Ottla's gateway in front of an open broker, and the gateway's
-    process is monitored.
+    A `locked` broker requires authentication. `failed_logins` log-ins fail before the attacks, and the broker's memory grows by `grown`
+    bytes during them. With `through_gateway`, attackers and normal clients connect to Ottla's gateway in front of an open broker, and the
+    gateway's process is monitored.
     """
 
     seed: int
@@ -215,7 +215,7 @@ def _front(directory: Path, broker: BrokerProcess, run: FuzzRun) -> Iterator[Bro
 
 
 def _furnish(broker: BrokerProcess) -> None:
-    """Create the topic that attackers try to read, and the guest, a user who may only write to one other topic."""
+    """Create the protected topic that attackers try to access, and the guest, a user who may only write to one other topic."""
     truth, rights = Truth(broker.port), Rights(broker.port)
     truth.create_topic(SECRET_TOPIC)
     truth.write_values(SECRET_TOPIC, [SECRET])
@@ -225,7 +225,7 @@ def _furnish(broker: BrokerProcess) -> None:
 
 
 def _check_secret(broker: BrokerProcess) -> None:
-    """Raise UnauthorizedAccess if the protected topic has changed."""
+    """Check that the topic which no attacker may write still has its single record. Raises UnauthorizedAccess if not."""
     if (values := Truth(broker.port).values(SECRET_TOPIC)) != [SECRET]:
         raise UnauthorizedAccess(f"{SECRET_TOPIC} has {len(values)} records: {values[:3]!r}")
 
@@ -247,7 +247,7 @@ def _fail_to_log_in(targets: Sequence[SecuredListeners], broker: BrokerProcess, 
 
 
 def _attacks(target: Target, broker_security: BrokerSecurity | None) -> Callable[[], None]:
-    """Return a function that runs one random attack. With a secured broker, three of four attack its security."""
+    """Return a function that runs one random attack. With a secured broker, three of four attacks are attacks on its security."""
     if broker_security is None:
         return partial(attack_once, target)
     listeners = SecuredListeners(broker_security, target)
@@ -261,7 +261,8 @@ def _attack(
     until: float,
     on_look: Callable[[FuzzRun], None],
 ) -> None:
-    """Run all attackers in parallel until the time is up. Raises an attacker's error: OSError if no connection is accepted any more."""
+    """Run all attackers in parallel until the time `until` of time.monotonic. Raises an attacker's error, for instance OSError if the
+    broker accepts no connection any more."""
     stop = threading.Event()
     tidier = threading.Thread(target=_tidy, args=(f"{targets[0].address[0]}:{targets[0].address[1]}", stop), daemon=True)
     tidier.start()

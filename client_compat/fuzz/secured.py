@@ -95,7 +95,7 @@ def _spoiled(listeners: SecuredListeners, hello: bytes) -> bytes:
 
 
 def half_handshakes(listeners: SecuredListeners) -> None:
-    """Send a part of a handshake, or a whole first flight, and then close the connection."""
+    """Open connections, send a part of a TLS handshake or its whole first flight, and then close the connection."""
     hello = _spoiled(listeners, _client_hello(listeners.broker_security))
     with listeners.plain(listeners.rng.choice(("TLS", "CERTIFIED", "LOGIN"))) as peer:
         peer.sendall(hello[: listeners.rng.randrange(len(hello) + 1)])
@@ -266,7 +266,7 @@ def _request(request: Message, version: int) -> bytes:
 
 
 def _answer(peer: socket.socket) -> bytes:
-    """Return the next bytes; empty if the broker closed the connection."""
+    """Return the next bytes that the broker sends; empty if the broker closed the connection."""
     peer.settimeout(CONNECT_WAIT_S)
     return peer.recv(ANSWER_BYTES)
 
@@ -299,7 +299,8 @@ ATTACKS: tuple[tuple[Callable[[SecuredListeners], None], int], ...] = (
 
 
 def attack_secured_once(listeners: SecuredListeners) -> None:
-    """Run one attack, chosen by weight. Raises OSError if the broker no longer accepts connections, and UnauthorizedAccess."""
+    """Run one attack, chosen by weight. Raises OSError if the broker no longer accepts connections, and UnauthorizedAccess if an attacker
+    receives protected data."""
     (attack,) = listeners.rng.choices([attack for attack, _ in ATTACKS], [weight for _, weight in ATTACKS])
     listeners.target.counts["attacks"] += 1
     try:

@@ -24,8 +24,8 @@ _NUMBER: Final = struct.Struct("=d")
 
 
 class LongestTurn:
-    """The longest turn (iteration) of the event loop since the last `reset`, in milliseconds of CPU time. It is in a file that the measured
-    process writes."""
+    """The longest turn (iteration) of the event loop since the last `reset`, in milliseconds of CPU time. The number is stored in a file
+    that the measured process writes."""
 
     def __init__(self, file: Path) -> None:
         if not file.exists():
@@ -47,7 +47,7 @@ class LongestTurn:
 
 
 def watch(loop: asyncio.AbstractEventLoop, longest: LongestTurn) -> None:
-    """Measure each turn of an event loop that has not started."""
+    """Measure each turn (iteration) of the event loop `loop`, which must not have started, and record the longest in `longest`."""
     last_ns = 0
 
     def look() -> None:

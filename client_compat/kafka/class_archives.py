@@ -23,9 +23,10 @@ TIMEOUT_S = 300.0
 
 
 def make(version: str) -> None:
-    """Make the class data archives of Kafka's node and of its tools, if one is missing.
+    """Make the class data sharing archives of Kafka's node and of its tools, if one is missing.
 
-    Raises `KafkaMissing`, `BrokerFailed` or subprocess.TimeoutExpired.
+    Raises `KafkaMissing` if Apache Kafka is not available, `BrokerFailed` if its broker does not start or stop, or
+    subprocess.TimeoutExpired if a tool takes too long.
     """
     with locks.locked(CACHE / "archives.lock"):
         node, tool = class_archive(version, NODE), class_archive(version, TOOL)

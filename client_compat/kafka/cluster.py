@@ -38,8 +38,8 @@ STOP_TIMEOUT_S = 60.0
 """Time limit for a clean stop of a node, in seconds: a broker first hands its leaderships over."""
 POLL_S = 0.1
 FETCH_WAITS_S = 0.7
-"""How long a broker holds a Fetch that the test sends itself, in seconds. It is longer than replica.fetch.wait.max.ms, so that a paused
-follower's last Fetch ends first."""
+"""How long, in seconds, a broker holds a Fetch that the test code itself sends. It is longer than replica.fetch.wait.max.ms, so that a
+paused follower's last Fetch ends first."""
 OTTLA = (sys.executable, "-m", "ottla")
 METADATA_VERSION = 12
 INTER_BROKER_LISTENER = "REPLICATION"
@@ -79,7 +79,7 @@ MIXED = (Kind.KAFKA, Kind.OTTLA, Kind.OTTLA)
 
 
 def kinds_of(text: str) -> list[Kind]:
-    """Parse a list such as `kafka,ottla,ottla`. Raises `typer.BadParameter`."""
+    """Parse a list such as `kafka,ottla,ottla`. Raises `typer.BadParameter` for an unknown kind, or fewer than three brokers."""
     words = [word.strip() for word in text.split(",")]
     if unknown := set(words).difference(Kind):
         raise typer.BadParameter(f"a broker is {' or '.join(Kind)}, not {', '.join(sorted(unknown))}", param_hint="--brokers")
@@ -114,13 +114,14 @@ class Node:
 
     @property
     def command(self) -> list[str]:
-        """The command that starts the node on its directory. Raises `KafkaMissing`."""
+        """The command that starts the node on its directory. Raises `KafkaMissing` if Apache Kafka is required and not available."""
         if self.kind == Kind.OTTLA:
             return [*self.ottla, "serve", "--config", str(self.properties), *self.options]
         return java_command(self.version, "kafka.Kafka", str(self.properties), properties=JVM_PROPERTIES, jvm=self.jvm)
 
     def format(self, options: Sequence[str] = ()) -> None:
-        """Run `kafka-storage format`, or `ottla format` with the same options. Raises `BrokerFailed` with the tool's output."""
+        """Format the node's directory with `kafka-storage format`, or with `ottla format` and the same options. Raises `BrokerFailed` with
+        the tool's output if the tool fails."""
         self.write_properties()
         tool = self.ottla if self.kind == Kind.OTTLA else java_command(self.version, "kafka.tools.StorageTool")
         command = [*tool, "format", "-t", NEW_CLUSTER_ID, "-c", str(self.properties), *options]
@@ -134,7 +135,7 @@ class Node:
         self.process.spawn()
 
     def start(self) -> float:
-        """Start the process; return the seconds until it listened. Raises `BrokerFailed`."""
+        """Start the process; return the seconds until it listened. Raises `BrokerFailed` if the process ends or does not listen in time."""
         self.spawn()
         return self.process.wait_listening(START_TIMEOUT_S)
 
@@ -207,13 +208,14 @@ class Cluster:
         return self.brokers[node_id - FIRST_BROKER]
 
     def start(self) -> None:
-        """Format every directory, start all nodes, and wait until all brokers know each other. Raises `BrokerFailed`, or `KafkaMissing` if
-        a node is Kafka's."""
+        """Format every directory, start all nodes, and wait until all brokers know each other. Raises `BrokerFailed` if a node fails or
+        this takes too long, `KafkaMissing` if Apache Kafka is required and not available."""
         self.format()
         self.launch()
 
     def format(self) -> None:
-        """Format every directory with the nodes' own tools. Raises `BrokerFailed`, or `KafkaMissing` if a node is Kafka's."""
+        """Format every directory with the nodes' own tools. Raises `BrokerFailed` if a tool fails, `KafkaMissing` if Apache Kafka is
+        required and not available."""
         for version in {node.version for node in self.nodes if node.kind == Kind.KAFKA}:
             jars(version)
         alone = self.combined or self.controller_kind == Kind.OTTLA
@@ -223,7 +225,8 @@ class Cluster:
             list(pool.map(lambda node: node.format(voters if node in self.quorum else []), self.nodes))
 
     def launch(self) -> None:
-        """Start all nodes at the same time, and wait until all brokers know each other. Raises `BrokerFailed`."""
+        """Start all nodes at the same time, and wait until all brokers know each other. Raises `BrokerFailed` if a node fails or this takes
+        too long."""
         for node in self.nodes:
             node.spawn()
         for node in self.nodes:
@@ -231,19 +234,20 @@ class Cluster:
         self.settle()
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
-        """Create a topic with three replicas, and wait until every broker knows it. Raises KafkaException or `BrokerFailed`."""
+        """Create a topic with three replicas, and wait until every broker knows it. Raises KafkaException if the request fails,
+        `BrokerFailed` if a broker does not know the topic in time."""
         create_topic(self.bootstrap, name, partitions, config, replicas=3)
         self.topics.add(name)
         self.settle()
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic. Raises KafkaException."""
+        """Delete a topic. Raises KafkaException if the request fails."""
         self.topics.discard(name)
         delete_topic(self.bootstrap, name)
 
     def settle(self) -> None:
         """Wait until every broker knows all brokers and topics, and each partition is led by its preferred replica with a full ISR. Raises
-        `BrokerFailed`."""
+        `BrokerFailed` if this takes too long or a node dies."""
         end = time.monotonic() + SETTLE_TIMEOUT_S
         while found := next(self._unsettled(), None):
             if time.monotonic() > end:
@@ -270,7 +274,8 @@ class Cluster:
                         yield f"{broker.process.name} sees {where} led by {one.leader_id}, {one.isr_nodes} of {one.replica_nodes} in sync"
 
     def until(self, node_id: int, holds: Callable[[MetadataResponse], bool], what: str) -> None:
-        """Wait until a condition holds for that broker's Metadata response. Raises `BrokerFailed` with `what`."""
+        """Wait until `holds` is true of the Metadata response of the broker `node_id`. Raises `BrokerFailed` with the description `what` if
+        that takes too long."""
         end = time.monotonic() + SETTLE_TIMEOUT_S
         while not holds(self.seen_by(self.broker(node_id))):
             if time.monotonic() > end:
@@ -282,7 +287,7 @@ class Cluster:
         return seen_at(broker.process.port)
 
     def stop(self) -> None:
-        """Stop the brokers cleanly, then the controllers. Raises `BrokerFailed`."""
+        """Stop the brokers cleanly, then the controllers. Raises `BrokerFailed` if a node does not exit cleanly in time."""
         for node in reversed(self.nodes):
             if node.process.alive:
                 node.stop()
@@ -351,5 +356,6 @@ def end(processes: Iterable[BrokerProcess]) -> None:
 
 
 def _directory_id(node_id: int) -> str:
-    """Return a Kafka uuid for a controller's directory, derived from the node id."""
+    """Return a Kafka uuid for a controller's directory, always the same for a node id. Kafka's `--initial-controllers` option requires
+    it."""
     return base64.urlsafe_b64encode(b"ottla-cluster" + node_id.to_bytes(3)).decode().rstrip("=")
