@@ -39,8 +39,8 @@ _JAVA = Language(
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One module of testcontainers that starts Kafka. `image` is the name of Ottla's image, which is used in place of Kafka's. It has a tag
-    for the Python and Node modules, because they compare the tag with versions of Confluent Platform."""
+    """One module of testcontainers that starts Kafka. `image` is the name of Ottla's image, which is used in place of Kafka's. For the
+    Python and Node modules the name has a tag, because these modules compare the tag with versions of Confluent Platform."""
 
     name: str
     language: Language
@@ -49,7 +49,8 @@ class Module:
 
     def seconds(self) -> float:
         """Start a broker with the module, produce and consume a record, and stop the broker. Return the seconds until the module reported
-        it as ready; for Node's module, which does not wait, until the broker responded. Raises RuntimeError with the program's output."""
+        it as ready; for Node's module, which does not wait, until the broker responded. Raises RuntimeError with the program's output if
+        the program fails."""
         variables = {"TESTCONTAINERS_RYUK_DISABLED": "true"}
         if os.environ.get("DOCKER_HOST", "unix:").startswith("unix:"):
             variables["TESTCONTAINERS_HOST_OVERRIDE"] = "localhost"

@@ -36,8 +36,8 @@ def password_settings(directory: Path) -> dict[str, str]:
 
 
 def certificate_settings(directory: Path) -> dict[str, str]:
-    """Return the settings of nodes that identify themselves only by their certificate, node.pem. Also write guest.pem, a valid certificate
-    that belongs to no node."""
+    """Write certificates to `directory`: node.pem for the nodes, and guest.pem, which is valid but belongs to no node. Return the settings
+    of nodes that identify themselves to each other only by node.pem."""
     return {
         **_stores(directory),
         "ssl.client.auth": "required",

@@ -40,7 +40,7 @@ def default_version() -> str:
 
 
 def java() -> str:
-    """Return the java program: `JAVA_HOME`'s, else the one on the path. Raises `KafkaMissing`."""
+    """Return the java program: `JAVA_HOME`'s, else the one on the path. Raises `KafkaMissing` if there is neither."""
     home = os.environ.get("JAVA_HOME")
     candidate = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     if candidate is None:
@@ -49,7 +49,8 @@ def java() -> str:
 
 
 def jars(version: str | None = None) -> Path:
-    """Return the directory with the jars of `version`; download them if needed. Raises `KafkaMissing`.
+    """Return the directory with the jars of `version`; download them if needed. Raises `KafkaMissing` if Java is missing or the download
+    fails.
 
     The default version includes Kafka's command-line tools; any other version is only the broker.
     """

@@ -21,7 +21,7 @@ from client_compat.support.ports import free_port
 
 NODE_ID = 1
 SMALL_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-"""JVM options for a quick start and little memory; the bench runs Kafka with its own start script's options."""
+"""JVM options for a quick start and little memory. The benchmarks do not use them, but the options of Kafka's own start script."""
 FORMAT_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 60.0
 NEW_CLUSTER_ID = "b3R0bGEtcmVmZXJlbmNlMA"
@@ -60,7 +60,7 @@ transaction coordinator gives up, which `audit_corpus.truth` reads."""
 
 
 def release_of(version: str) -> tuple[int, int]:
-    """Return the release of a version: (3, 9) for `3.9.2`."""
+    """Return the major and minor number of a Kafka version: (3, 9) for `3.9.2`."""
     major, minor = version.split(".")[:2]
     return int(major), int(minor)
 
@@ -79,7 +79,8 @@ def java_command(
     jvm: Sequence[str] = SMALL_JVM,
     classes: Path | None = None,
 ) -> list[str]:
-    """Return the command that runs one of Kafka's main classes; `classes` are added to the class path. Raises `KafkaMissing`."""
+    """Return the command that runs one of Kafka's main classes with this `version` of Kafka's jars; the directory `classes` is added to the
+    class path. Raises `KafkaMissing` if the jars or Java are missing."""
     set_ = [f"-D{name}={value}" for name, value in (properties or {}).items()]
     places = [f"{jars(version)}/*", *([] if classes is None else [str(classes)])]
     archive = class_archive(version, main_class)
@@ -133,7 +134,7 @@ class ReferenceBroker:
 
     def format(self, cluster_id: str = NEW_CLUSTER_ID, options: Sequence[str] = ()) -> None:
         """Run `kafka-storage format` on the directory, which leaves a formatted one unchanged. A node with ZooKeeper needs no formatting.
-        Raises `BrokerFailed` with the tool's output."""
+        Raises `BrokerFailed` with the tool's output if the tool fails."""
         self._write_properties()
         if self._zookeeper is not None:
             return
@@ -153,7 +154,8 @@ class ReferenceBroker:
             raise BrokerFailed(f"kafka-storage format ended with {done.returncode}:\n{done.stdout}{done.stderr}")
 
     def start(self) -> ReferenceBroker:
-        """Format the directory if needed, start, and wait until it listens. Raises `BrokerFailed`."""
+        """Format the directory if needed, start the broker (before 3.3 its ZooKeeper first), and wait until it listens. Raises
+        `BrokerFailed` if a step fails."""
         if not (self.data_dir / "meta.properties").exists():
             self.format()
         self._write_properties()
@@ -216,7 +218,8 @@ class ReferenceBroker:
 
 
 def zookeeper(version: str, data_dir: Path) -> BrokerProcess:
-    """Make the ZooKeeper that comes with a version of Kafka before 4.0. Raises `KafkaMissing`."""
+    """Return the ZooKeeper that comes with a version of Kafka before 4.0, not started. Raises `KafkaMissing` if the jars of this version
+    are not available."""
     port = free_port()
     properties = {"org.slf4j.simpleLogger.defaultLogLevel": "warn", "zookeeper.admin.enableServer": "false"}
     argv = java_command(version, "org.apache.zookeeper.server.ZooKeeperServerMain", str(port), str(data_dir), properties=properties)

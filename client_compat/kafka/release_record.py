@@ -34,7 +34,7 @@ _TOPIC_NAME = "recorded"
 
 
 def last_patch(name: str) -> str:
-    """Return the last patch of a release: `3.7.2` for `3.7` or `3.7.0`. Raises ValueError."""
+    """Return the last patch of a release: `3.7.2` for `3.7` or `3.7.0`. Raises ValueError for a release that is not in VERSIONS."""
     found = next((version for version in VERSIONS if name.split(".")[:2] == version.split(".")[:2]), None)
     if found is None:
         raise ValueError(f"{name} is no release of Apache Kafka from {VERSIONS[-1]} to {VERSIONS[0]}")
@@ -56,8 +56,8 @@ class Recorded:
 
 
 def record(version: str, directory: Path) -> Recorded:
-    """Start a new broker of `version` in `directory`, and return what it offers according to its responses. Raises KafkaMissing,
-    BrokerFailed, OSError or ProtocolError."""
+    """Start a new broker of `version` in `directory`, and return what it offers according to its responses. Raises KafkaMissing if the
+    version is not available, BrokerFailed if the broker does not start or creates no topic, OSError or ProtocolError if a request fails."""
     release = release_of(version)
     settings = {"metric.reporters": "ottla.compat.TelemetryTaker"} if release >= TELEMETRY_SINCE else {}
     classes = compiled("TelemetryTaker") if settings else None

@@ -1,6 +1,5 @@
-"""A share consumer as a process that answers commands: Java's (`ShareMember.java`), librdkafka's (`client_compat/clients/share_member.py`)
-or franz-go's (`client_compat/clients/go/internal/share`).
-"""
+"""A share consumer as a process that answers commands on its standard input. The client is Java's (`ShareMember.java`), librdkafka's
+(`client_compat/clients/share_member.py`) or franz-go's (`client_compat/clients/go/internal/share`)."""
 
 from __future__ import annotations
 
@@ -31,7 +30,8 @@ def _librdkafka(*arguments: str) -> list[str]:
 
 
 def _franz_go(bootstrap: str, group: str, topic: str, _mode: str, *settings: str) -> list[str]:
-    """Return the command of franz-go's member. The mode is ignored: franz-go's next poll accepts records that were not acknowledged."""
+    """Return the command that starts franz-go's share consumer. The acknowledgement mode is ignored: franz-go is always implicit, that is,
+    its next poll accepts records that were not acknowledged."""
     assert not settings, "its settings are Go functions"
     GO.ensure_built()
     return [str(GO.out / "client"), "--share", bootstrap, group, topic]
@@ -44,11 +44,12 @@ and settings."""
 
 
 class MemberEnded(RuntimeError):
-    """The member's process ended instead of answering a command."""
+    """Raised when the member's process ended instead of answering a command."""
 
 
 class ShareMember:
-    """A share group member as a process. Raises `KafkaMissing` or `ToolchainMissing` if its client is not available on this machine."""
+    """A share group member as a process, started by the constructor. Raises `KafkaMissing` or `ToolchainMissing` if its client is not
+    available on this machine."""
 
     def __init__(
         self, bootstrap: str, group: str, topic: str, *, client: str = JAVA, acknowledgement: str = "explicit", **settings: str

@@ -32,7 +32,8 @@ class Start(NamedTuple):
 
 
 def processes(directory: Path, kind: Kind) -> Start:
-    """Start a controller and three brokers, each as a process, and return what the start cost. Raises `BrokerFailed` or `KafkaMissing`."""
+    """Start a controller and three brokers, each as a process, and return what the start cost. Raises `BrokerFailed` if a node fails, or
+    `KafkaMissing` if Apache Kafka is required and not available."""
     cluster = Cluster(directory, (kind,) * BROKERS, controller_kind=kind)
     cluster.format()
     nodes = [node.process for node in cluster.nodes]
@@ -41,7 +42,7 @@ def processes(directory: Path, kind: Kind) -> Start:
 
 def one_process(directory: Path) -> Start:
     """Start `ottla serve --brokers 3`, a whole cluster in one process, which formats its own directory; return what the start cost. Raises
-    `BrokerFailed`."""
+    `BrokerFailed` if the process ends."""
     port_file = directory.with_name("ports")
     argv = [*OTTLA, "serve", "--brokers", str(BROKERS), "--data-dir", str(directory), "--port", "0", "--port-file", str(port_file)]
     node = BrokerProcess(argv, 0, directory.with_name("log"))

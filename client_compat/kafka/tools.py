@@ -55,7 +55,8 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Kafka's tools of one version. Creating an object may download the jars; raises `KafkaMissing`."""
+    """Kafka's command-line tools of one version. Methods may download the jars; they raise `KafkaMissing` if the jars or Java are not
+    available."""
 
     version: str = field(default_factory=default_version)
 
@@ -65,6 +66,7 @@ class Tools:
         return java_command(self.version, MAIN_CLASSES[tool], *arguments, properties=quiet)
 
     def run(self, tool: str, *arguments: str, text: str = "", timeout_s: float = TIMEOUT_S) -> Done:
-        """Run a tool with `text` as its input. Raises subprocess.TimeoutExpired."""
+        """Run a tool with `text` as its standard input; return its exit code and output. Raises subprocess.TimeoutExpired after `timeout_s`
+        seconds."""
         done = subprocess.run(self.command(tool, *arguments), input=text, capture_output=True, text=True, timeout=timeout_s, check=False)
         return Done(done.returncode, done.stdout, done.stderr)

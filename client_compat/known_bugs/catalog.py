@@ -11,8 +11,8 @@ from client_compat.support.stage import Stage
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """A known bug. `play` reproduces it with the broker of a `Stage`, prints each step, and returns whether the outcome is that of
-    `expected`. `source`: where the bug was reported. `transaction_version`: the broker's transaction.version."""
+    """A known bug. `play` reproduces it with a `Stage` (a running broker), prints each step, and returns whether the outcome is the one
+    that `expected` describes. `source`: where the bug was reported. `transaction_version`: the broker's transaction.version."""
 
     name: str
     title: str

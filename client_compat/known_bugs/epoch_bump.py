@@ -14,8 +14,8 @@ PAYMENT = "pay 100"
 
 
 def duplicates(stage: Stage) -> bool:
-    """Let an idempotent confluent-kafka producer with three requests in flight, to two partitions, store one record twice: with its first
-    epoch, and again with the next. Return whether it did."""
+    """Let an idempotent confluent-kafka producer with three requests in flight, to two partitions, store one record twice: with the
+    producer's first epoch, and again with the next. Return whether the record is stored twice."""
     stage.truth.create_topic(TOPIC, 2)
     outcomes: list[str] = []
     in_flight = InFlight()

@@ -28,13 +28,13 @@ PRODUCE_VERSION, END_TXN_VERSION, INIT_VERSION, FIND_VERSION = 12, 5, 4, 4
 
 def torn(stage: Stage) -> bool:
     """Delay a commit of confluent-kafka until its next transaction has begun, on a cluster with transaction version 1. Return whether a
-    read_committed consumer then receives half of that transaction, although the client aborts it."""
+    read_committed consumer then receives half of the next transaction, although the client aborts it."""
     return _with_librdkafka(stage, "transfers-v1")
 
 
 def torn_by_an_old_client(stage: Stage) -> bool:
-    """Do the same as `torn` on a cluster with transaction version 2, where librdkafka still uses version 1. Return whether a read_committed
-    consumer receives half of an aborted transaction."""
+    """Delay a commit of confluent-kafka until its next transaction has begun, on a cluster with transaction version 2, where librdkafka
+    still uses version 1. Return whether a read_committed consumer then receives half of that transaction, although the client aborts it."""
     stage.print_line("The cluster's transaction.version is 2; librdkafka speaks version 1.")
     return _with_librdkafka(stage, "transfers-v1-client")
 
@@ -75,8 +75,9 @@ def wait_for_end(stage: Stage, topic: str, *, markers: int, partition: int = 0) 
 
 
 def refused(stage: Stage) -> bool:
-    """Send a commit of transaction version 2 so late that the producer's next transaction has begun. Return whether the broker rejects it,
-    and nothing of the next transaction, which is aborted, is read. All requests are sent without a client library.
+    """Send a commit of transaction version 2 so late that the producer's next transaction has begun, and then abort the next transaction.
+    Return whether the broker rejects the late commit, and a read_committed consumer receives nothing of the next transaction. All requests
+    are sent without a client library.
 
     A real client would have closed the late request's connection. Here the connection stays open, so that the response can be read.
     """

@@ -98,8 +98,8 @@ def _pick(names: list[str], wanted: list[str] | None) -> list[str]:
 
 
 def _finished_cells(console: Console, directory: Path, *, resume: bool) -> FinishedCells:
-    """Empty the directory of the matrix run. Return the finished cells of its previous run with `resume`, none without. Ends the program if
-    the directory has files but is not one of a matrix run."""
+    """Empty the directory of the matrix run. Return the finished cells (each a scenario with a client on a broker) of its previous run if
+    `resume`, otherwise none. Ends the program if the directory has files but is not one of a matrix run."""
     previous = FinishedCells(directory / CELLS) if resume else None
     replace(console, directory, CELLS)
     (directory / CELLS).touch()

@@ -54,7 +54,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(slots=True)
 class BrokerSecurity:
-    """The security of a broker over `directory`: listeners, certificates and the matching client settings."""
+    """The security of a broker: its secured listeners, its certificates in `directory`, and the matching client settings."""
 
     directory: Path
     ports: dict[str, int] = field(default_factory=lambda: {name: free_port() for name in LISTENERS})
@@ -112,8 +112,8 @@ class BrokerSecurity:
         return BrokerProcess(argv, port, output or directory / "data-broker.log")
 
     def gateways(self) -> dict[str, BrokerProcess]:
-        """Return a gateway (Ottla's proxy in front of a cluster), not started, for each secured listener. It shows the broker's certificate
-        to clients, and `bootstrap` returns its address from now on."""
+        """Return a gateway (Ottla's proxy in front of a cluster), not started, for each secured listener. The gateway shows the broker's
+        certificate to clients. From now on `bootstrap` returns the gateway's address."""
         found = {}
         for name, protocol in LISTENERS.items():
             options = [] if not protocol.endswith("SSL") else self._gateway_options(name)
@@ -177,7 +177,8 @@ def _logins(listener: str, mechanisms: tuple[str, ...]) -> dict[str, str]:
 
 
 def unsecured_token(user: str, seconds: int = TOKEN_SECONDS) -> str:
-    """Return an unsigned JSON Web Token that is valid for `seconds`; if negative, it has expired."""
+    """Return an unsigned JSON Web Token that names `user` and is valid for `seconds` seconds. If `seconds` is negative, the token has
+    expired."""
     now = int(time.time())
     claims = {"sub": user, "iat": now + min(0, 2 * seconds), "exp": now + seconds}
     return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({"alg": "none"}, claims)) + "."

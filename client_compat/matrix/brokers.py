@@ -41,7 +41,7 @@ CONTEMPORARY_CLIENTS: Mapping[str, tuple[str, ...]] = {
 }
 """For each older Kafka release, clients that were new when it was released, or the oldest of them that can be installed today."""
 OPEN = "PLAINTEXT"
-"""The name of the listener without TLS and authentication."""
+"""The name of the broker's listener without TLS and authentication."""
 FORMATTED = Path(__file__).resolve().parents[2] / ".compat" / "kafka"
 SHARED = ("offsets.topic.num.partitions", "transaction.state.log.num.partitions", "group.initial.rebalance.delay.ms")
 """The names of settings that Ottla gets with the same values as the reference broker, Apache Kafka."""
@@ -84,7 +84,7 @@ class Broker:
         return Truth(self.process.port)
 
     def start(self) -> None:
-        """Start the broker, and the first time also its gateways. Raises `BrokerFailed`."""
+        """Start the broker, and at the first start also its gateways. Raises `BrokerFailed` if a process does not listen in time."""
         if self.reference is not None:
             self.reference.start()
         else:
@@ -163,9 +163,10 @@ _formatting = threading.Lock()
 
 
 def _formatted() -> Path:
-    """Return a directory formatted by `kafka-storage format`. It is created once, because formatting takes as long as a broker start.
+    """Return a directory that `kafka-storage format` has formatted for a single node. It is created once, because formatting takes as long
+    as a broker start.
 
-    Raises `BrokerFailed`.
+    Raises `BrokerFailed` if the tool fails.
     """
     kept = FORMATTED / default_version()
     with _formatting:
@@ -243,7 +244,7 @@ def running(
     """Run a broker over an empty `directory`, which is deleted at the end unless something failed. With `losses`, clients reach it through
     a proxy that drops these responses. If `secured`, it has secured listeners (`BrokerSecurity`).
 
-    Raises `Skipped` or `BrokerFailed`.
+    Raises `Skipped` if this kind of broker does not support the settings or the security, `BrokerFailed` if the broker does not start.
     """
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)

@@ -87,7 +87,8 @@ class Language:
         return f"{self.probe[0]} is too old here: {output} ({self.hint})" if output else None
 
     def ensure_built(self, note: Note = lambda text: None) -> None:
-        """Build the program unless its sources are unchanged since the last build. Raises `ToolchainMissing` or `BuildFailed`."""
+        """Build the program unless its sources are unchanged since the last build. Raises `ToolchainMissing` if a required command is
+        missing, `BuildFailed` if the build fails."""
         if missing := self.missing():
             raise ToolchainMissing(missing)
         if self.build is None:
@@ -122,7 +123,8 @@ class Language:
 
 @cache
 def refused(directory: Path, probe: tuple[str, ...]) -> str:
-    """Run the command `probe` in `directory`. Return its error output in one line, or an empty text if it succeeds."""
+    """Run the command `probe` in `directory` to see whether a toolchain is new enough. Return the command's error output in one line, or an
+    empty text if it succeeds."""
     done = subprocess.run(
         probe, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False
     )

@@ -34,19 +34,19 @@ Answer = dict[str, Any]
 
 
 class Unsupported(Exception):
-    """The client's public API cannot do this. The text comes from the program."""
+    """Raised when the client's public API has no such operation. The text comes from the client program."""
 
 
 class ClientMissing(Exception):
-    """The program runs, but its client's library or binary is not available here. The text comes from the program."""
+    """Raised when the client program runs, but its client library or binary is not available here. The text comes from the program."""
 
 
 class ProgramFailed(RuntimeError):
-    """The program ended, hangs or violates the protocol. The text ends with its standard error."""
+    """Raised when the client program ended, hangs or violates the protocol. The text ends with the program's standard error."""
 
 
 class ScenarioTimedOut(ProgramFailed):
-    """Raised when the scenario's time limit has expired."""
+    """Raised by a call to a client program when the time limit of the whole scenario has expired."""
 
 
 @dataclass(eq=False)
@@ -98,7 +98,8 @@ class Program:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> Ready:
-        """Start the program and wait for its first line. Raises `ClientMissing` or `ProgramFailed`."""
+        """Start the program and wait for its first line. Raises `ClientMissing` if the program reports that its client library is not
+        available, or `ProgramFailed` if it does not start."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as sink:
             try:
@@ -138,7 +139,8 @@ class Program:
     def call(self, op: str, *, timeout_ms: int = CALL_TIMEOUT_MS, **arguments: Any) -> Answer:
         """Send the program one request and return its answer. Arguments that are None are left out of the request.
 
-        Raises `ClientError`, `Unsupported` or `ProgramFailed`.
+        Raises `ClientError` if the client reports an error, `Unsupported` if its API lacks the operation, or `ProgramFailed` if the program
+        ends or does not answer in time.
         """
         given = {name: value for name, value in arguments.items() if value is not None}
         with self._lock:

@@ -34,7 +34,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A record's acknowledgement, or its error. `offset` is -1 if the client does not report one (acks=0)."""
+    """The result of sending a record: its acknowledgement, or its error. `offset` is -1 if the client does not report one (acks=0)."""
 
     partition: int = -1
     offset: int = -1
@@ -184,7 +184,7 @@ class Consumer:
         return {partition: offset for partition, (offset, _) in self.committed_metadata(partitions).items()}
 
     def committed_metadata(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int | None, str]]:
-        """Return the committed offset (None if there is none) and its metadata."""
+        """Return, for each partition, the group's committed offset (None if there is none) and the metadata that was committed with it."""
         answer = self.program.call("consumer.committed", handle=self.handle, partitions=_partitions(partitions))
         return {(topic, index): (offset, (rest[0] if rest else "") or "") for topic, index, offset, *rest in answer["offsets"]}
 
@@ -261,7 +261,7 @@ class Admin:
         self._call("alter_configs", resource=resource, name=name, set=dict(set or {}), delete=list(delete))
 
     def delete_records(self, before: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Delete the records before these offsets and return the new low watermarks."""
+        """Delete the records before these offsets, given by partition, and return the new low watermarks."""
         rows = [[topic, index, offset] for (topic, index), offset in before.items()]
         return _offsets(self._call("delete_records", offsets=rows)["low"])
 
@@ -327,7 +327,8 @@ class Client:
         return Consumer(self.program, handle)
 
     def connect(self, timeout_ms: int = CONNECT_TIMEOUT_MS) -> int:
-        """Connect, ask for the brokers and return their number. Raises `ClientError` with the reason if the client cannot connect."""
+        """Let the client connect to its bootstrap servers and request the cluster's brokers; return their number. Raises `ClientError` with
+        the reason if the client cannot connect."""
         answer = self.program.call("admin.connect", bootstrap=self.bootstrap, security=self.security, timeout_ms=timeout_ms)
         return int(answer["brokers"])
 

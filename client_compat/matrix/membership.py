@@ -53,8 +53,8 @@ class Members:
         return [consumer.assignment() for consumer in self.consumers]
 
     def wait_until_stable(self, wanted: Callable[[Assignments], bool], what: str, timeout_s: float = STABLE_TIMEOUT_S) -> Assignments:
-        """Poll until `wanted` holds for the assignments twice in a row, and return the assignments. Raises `ScenarioFailed` with the last
-        assignments."""
+        """Poll until the members' assignments satisfy `wanted` in two polls in a row, and return the assignments. Raises `ScenarioFailed`
+        with `what` and the last assignments after `timeout_s` seconds."""
         ends, agreed = time.monotonic() + timeout_s, 0
         while time.monotonic() < ends:
             self.poll()
@@ -67,7 +67,7 @@ class Members:
 
     def wait_for_assignment(self, partitions: set[Partition], sizes: Sequence[int] | None = None) -> Assignments:
         """Poll until every partition has exactly one member, and the members have as many partitions as `sizes` says, in any order; return
-        the assignments. Raises `ScenarioFailed`."""
+        the assignments. Raises `ScenarioFailed` with the last assignments if that takes too long."""
 
         def matches(assignments: Assignments) -> bool:
             whole = sorted(one for assignment in assignments for one in assignment) == sorted(partitions)
@@ -76,7 +76,8 @@ class Members:
         return self.wait_until_stable(matches, f"every partition has one member, {sizes or 'any number'} each")
 
     def read(self, count: int, timeout_s: float = STABLE_TIMEOUT_S) -> list[ConsumedRecord]:
-        """Poll until all members together received `count` different records, and return the records. Raises `ScenarioFailed`."""
+        """Poll until all members together received `count` different records, and return the records. Raises `ScenarioFailed` after
+        `timeout_s` seconds."""
         ends = time.monotonic() + timeout_s
         while time.monotonic() < ends:
             if len(self.places()) >= count:
@@ -98,12 +99,13 @@ def partitions_of(*topics: str, count: int) -> set[Partition]:
 
 @dataclass(frozen=True, slots=True)
 class GroupTruth:
-    """A group's committed offsets according to the broker at `port`, requested without a client library."""
+    """Requests committed offsets of groups from the broker at `port`, without a client library."""
 
     port: int
 
     def committed(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, tuple[int, str]]:
-        """Return the committed offset (-1 if there is none) and its metadata for each partition."""
+        """Return the group's committed offset (-1 if there is none) and its metadata for each partition. Raises `ScenarioFailed` if the
+        broker returns an error."""
         topics: dict[str, list[int]] = {}
         for topic, index in partitions:
             topics.setdefault(topic, []).append(index)
@@ -119,7 +121,7 @@ class GroupTruth:
         return {place: offset for place, (offset, _) in self.committed(group, partitions).items()}
 
     def wait_until_committed(self, group: str, wanted: Mapping[Partition, int], poll: Callable[[], object]) -> None:
-        """Call `poll` until the broker reports the committed offsets `wanted`. Raises `ScenarioFailed`."""
+        """Call `poll` until the broker reports the committed offsets `wanted`. Raises `ScenarioFailed` after COMMIT_S seconds."""
         ends = time.monotonic() + COMMIT_S
         while (found := self.offsets(group, list(wanted))) != wanted:
             expect(time.monotonic() < ends, f"committed are {found} after {COMMIT_S:.0f} s, where {dict(wanted)} was to be")

@@ -39,9 +39,9 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One scenario with one client on one broker.
+    """A cell of the matrix: the result of one scenario with one client on one broker.
 
-    `reason` says why it did not pass. `found` is what the client reported, if it has to be the same on all brokers.
+    `reason` says why the scenario did not pass. `found` is what the client reported, if it has to be the same on all brokers.
     """
 
     client: str
@@ -61,7 +61,7 @@ class Cell:
 class KnownFailure:
     """Cells (each a scenario with a client on a broker) that fail for a known reason, as full-match patterns of client and scenario.
 
-    `deviation` is the first column of the row in docs/deviations.md if Ottla differs deliberately; it is empty if the client fails on
+    `deviation` names the row in docs/deviations.md (by its first column) if Ottla differs deliberately. It is empty if the client fails on
     Apache Kafka as well. `broker` limits the row to one broker; empty means any. Every row also applies to Ottla's gateway, because its
     clients meet Ottla's TLS and the Apache Kafka behind it.
     """

@@ -36,7 +36,8 @@ class Pool:
         self._lock = threading.Lock()
 
     def missing(self, client: str) -> str | None:
-        """Build the client's programs if necessary; return why they are not available here, or None. Raises `BuildFailed`."""
+        """Build the client's programs if necessary; return why they are not available here, or None. Raises `BuildFailed` if a build fails
+        although the toolchain is installed."""
         language = CLIENTS[client].language
         with self._lock:
             building = self._building.setdefault(language.name, threading.Lock())
@@ -50,8 +51,8 @@ class Pool:
             return self._missing[language.name] or None
 
     def take(self, client: str) -> Program:
-        """Return a running program of the client for exclusive use: an idle one, or a new one. Raises `Skipped`, `BuildFailed` or
-        `ProgramFailed`."""
+        """Return a running program of the client for exclusive use: an idle one, or a new one. Raises `Skipped` if the client is not
+        available here, `BuildFailed` if its build fails, or `ProgramFailed` if the program does not start."""
         if missing := self.missing(client):
             raise Skipped(missing)
         with self._lock:
@@ -100,7 +101,8 @@ class Lease:
         self._deadline = clock() + timeout_s
 
     def take(self, client: str) -> Program:
-        """Return a running program of the client, which the cell uses until its end. Raises `Skipped`, `BuildFailed` or `ProgramFailed`."""
+        """Return a running program of the client, which the cell uses until its end. Raises `Skipped` if the client is not available here,
+        `BuildFailed` if its build fails, or `ProgramFailed` if the program does not start."""
         began = self._clock()
         self._pool.missing(client)  # build first, or wait for a concurrent build: this time does not count for the client
         self._deadline += self._clock() - began

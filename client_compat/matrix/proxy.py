@@ -26,7 +26,8 @@ _REQUEST = struct.Struct(">hhi")
 
 @dataclass(slots=True)
 class Losses:
-    """Which responses are dropped: those of `api_key`, each with probability `share`, at most `count_max`. `lost` counts them."""
+    """Chooses the responses that a proxy drops: those of the API `api_key`, each with probability `share`, and at most `count_max` in
+    total. `lost` counts the dropped responses."""
 
     api_key: int
     share: float
@@ -40,7 +41,7 @@ class Losses:
         self._random = random.Random(self.seed)
 
     def hits(self, api_key: int) -> bool:
-        """Decide whether the next response of this API is dropped, count it if so, and return the decision."""
+        """Decide whether the proxy drops the next response of this API. Count the response in `lost` if so, and return the decision."""
         if api_key != self.api_key:
             return False
         self.seen += 1

@@ -192,5 +192,5 @@ def _scenario_section(scenarios: Sequence[Scenario]) -> str:
 
 
 def _cell_text(text: str) -> str:
-    """Escape a text for a cell of a Markdown table."""
+    """Return the text, escaped for a cell of a Markdown table."""
     return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

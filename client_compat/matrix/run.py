@@ -51,7 +51,8 @@ class Job:
 
 
 class SharedBrokers:
-    """One broker for each kind, settings and security, started on first use, and again if it died."""
+    """The brokers that ordinary scenarios of the matrix share: one for each combination of kind, settings and security. A broker is started
+    on first use, and again if it died."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -68,7 +69,8 @@ class SharedBrokers:
             return self._missing[kind]
 
     def get(self, kind: str, settings: Mapping[str, str], *, secured: bool = False) -> Broker:
-        """Return the shared broker of this kind, settings and security; start it if none is running. Raises `Skipped` or `BrokerFailed`."""
+        """Return the shared broker of this kind, settings and security; start it if none is running. Raises `Skipped` if this kind of
+        broker does not support the settings, `BrokerFailed` if the broker does not start."""
         with self._lock:
             key = (kind, repr((secured, sorted(settings.items()))))
             broker = self._running.get(key)
@@ -182,5 +184,5 @@ def brokers_of(client: str, brokers: Sequence[str], named: Collection[str] = ())
 
 
 def chosen(names: Sequence[str], words: Sequence[str]) -> list[str]:
-    """Return the names that equal or match (as a regular expression search) one of `words`; all names without `words`."""
+    """Return the names that equal or match (as a regular expression search) one of `words`; if `words` is empty, return all names."""
     return [name for name in names if not words or name in words or any(re.search(word, name) for word in words)]

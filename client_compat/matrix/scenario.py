@@ -41,7 +41,8 @@ def expect(holds: bool, what: str) -> None:
 
 
 def same(found: object, wanted: object, what: str) -> None:
-    """Raise `ScenarioFailed` unless both are equal; for two mappings or lists, show where they differ."""
+    """Raise `ScenarioFailed` unless `found` equals `wanted`. The error's text begins with `what`, and shows where two mappings or lists
+    differ."""
     if found == wanted:
         return
     if isinstance(found, dict) and isinstance(wanted, dict):
@@ -61,7 +62,8 @@ def _short(value: object) -> str:
 
 
 class Programs(Protocol):
-    """The interface through which a scenario gets client programs."""
+    """The interface through which a scenario gets client programs. `take` returns a program of a client, `others` the names of the other
+    clients that it may use."""
 
     def take(self, client: str) -> Any: ...
 
@@ -73,7 +75,8 @@ _numbers = itertools.count(1)
 
 @dataclass(slots=True)
 class ScenarioContext:
-    """One run of one scenario: client, broker, opened programs, and what the client reported."""
+    """The state of one run of a scenario: the client under test, the broker, the client programs in use, and the errors that the client
+    reported."""
 
     client_name: str
     broker: Broker
@@ -87,7 +90,8 @@ class ScenarioContext:
         return self._clients[0] if self._clients else self.another()
 
     def another(self) -> Client:
-        """Return the client under test in an additional program of its own, for instance for a second group member, or to be killed."""
+        """Return the client under test in an additional program of its own, for instance a second group member, or a program to be
+        killed."""
         found = Client(self.client_name, self.programs.take(self.client_name), self.broker.bootstrap)
         self._clients.append(found)
         return found
@@ -160,7 +164,8 @@ def poll_until(consumer: Consumer, count: int, *, timeout_ms: int = 30_000) -> l
 
 
 def in_parallel(*calls: Callable[[], T]) -> list[T]:
-    """Run the calls in parallel, each in a thread, and return their results in order. Waits for all; raises the first error."""
+    """Run the calls in parallel, each in a thread, and return their results in order. Waits until all calls have ended; then raises the
+    first error, if any."""
     with ThreadPoolExecutor(len(calls)) as pool:
         futures = [pool.submit(call) for call in calls]
     return [future.result() for future in futures]

@@ -1,6 +1,7 @@
 """The broker's log, requested with Ottla's own protocol code and without a client library.
 
-`Truth` creates a scenario's topics, writes records for reading clients, and reads back what writing clients sent, batch by batch.
+`Truth` creates the topics of a scenario (a test with a client), writes records that the client reads, and reads back, batch by batch, what
+the client wrote.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ LATEST, EARLIEST = -1, -2
 
 
 class TruthFailed(RuntimeError):
-    """The broker rejected a request that a scenario needs."""
+    """Raised when a broker rejects a request that a test needs, or does not reach a state in time."""
 
 
 def until(what: str, timeout_s: float = WAIT_S) -> Iterator[None]:
-    """Yield every POLL_S seconds, until the caller leaves its `for` loop. Raises `TruthFailed` if it is not left within `timeout_s`; `what`
-    names the awaited condition."""
+    """Yield every POLL_S seconds, until the caller leaves its `for` loop. Raises `TruthFailed` if the loop runs longer than `timeout_s`
+    seconds; `what` names the awaited condition."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         yield
@@ -59,7 +60,8 @@ class Truth:
     port: int
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        """Create the topic and wait until every partition's leader responds. Raises `TruthFailed`."""
+        """Create the topic and wait until every partition's leader responds. Raises `TruthFailed` if the broker rejects the request or a
+        leader does not respond in time."""
         given = [CreatableTopicConfig(key, value) for key, value in (configs or {}).items()]
         wanted = CreateTopicsRequest([CreatableTopic(name, partitions, 1, configs=given)], timeout_ms=int(WAIT_S * 1000))
         with self._client() as client:
@@ -69,7 +71,8 @@ class Truth:
         self.wait_until_led(name, partitions)
 
     def delete_topic(self, name: str) -> None:
-        """Delete the topic and wait until the broker no longer knows it. Raises `TruthFailed`."""
+        """Delete the topic and wait until the broker no longer knows it. Raises `TruthFailed` if the broker rejects the request or still
+        knows the topic after WAIT_S seconds."""
         with self._client() as client:
             (answer,) = client.call(DeleteTopicsRequest(topic_names=[name], timeout_ms=int(WAIT_S * 1000)), DELETE_TOPICS_VERSION).responses
         if answer.error_code:

@@ -12,12 +12,13 @@ ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, Ackno
 
 
 class RetryLater(Exception):
-    """Raised for a job that cannot be done now: the record is released, so that another worker may try it."""
+    """Raised by the function that does a job, if the job cannot be done now: the worker releases the record, so that another worker may try
+    it."""
 
 
 def work(bootstrap: str, topic: str, do: Callable[[str], None], *, count: int) -> list[str]:
-    """Take records of `topic` from a share group, and call `do` with the value of each, until `count` jobs are done or rejected. Return
-    these jobs."""
+    """Take records of `topic` from a share group, and call `do` with the value of each, until `count` jobs are done or rejected. Return the
+    values of these jobs. Raises KafkaException if a poll fails."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "workers", "share.acknowledgement.mode": "explicit"}
     finished: list[str] = []
     with ShareConsumer(settings) as consumer:

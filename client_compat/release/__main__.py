@@ -36,8 +36,8 @@ NOT_HERE = "not on this machine"
 
 @dataclass(slots=True)
 class ReleaseCheck:
-    """The result of installing and testing one release file. `compiled`: the names of its modules that are compiled C extensions. `why`:
-    the error output if it failed."""
+    """The result of installing and testing one release file. `compiled`: the names of the file's modules that are compiled C extensions.
+    `why`: the error output if the check failed."""
 
     installed: bool = False
     passed: bool = False

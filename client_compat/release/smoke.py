@@ -1,7 +1,7 @@
 """Tests an installed Ottla with the interpreter of its environment: `python -I smoke.py`.
 
-It imports only Ottla, its dependencies and the standard library, because the environment contains nothing else. It prints a line of JSON
-with the version and the names of the modules that are compiled C extensions. Any error ends it with a traceback.
+The program imports only Ottla, its dependencies and the standard library, because the environment contains nothing else. It prints a line
+of JSON with the version and the names of the modules that are compiled C extensions. Any error ends the program with a traceback.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def _is_compiled(name: str) -> bool:
 
 
 def _in_process() -> None:
-    """Test the broker of `ottla.testing`, which runs in this process: create a topic and list it. The module is imported by name, so that
-    this file needs no Ottla to be loaded."""
+    """Test the broker of `ottla.testing`, which runs in this process: create a topic and list it. `ottla.testing` is imported inside this
+    function, so that this file can be imported without Ottla."""
     with importlib.import_module("ottla.testing").InProcessBroker() as broker:
         broker.topics.create("here")
         assert broker.topics.names() == ["here"]

@@ -29,8 +29,8 @@ OF_SPARK: Final = ("pyspark==", "py4j==")
 
 
 def environment(release: str) -> Path:
-    """Return the interpreter of the virtual environment with this release of PySpark. It is created if it does not exist or its pins have
-    changed."""
+    """Return the interpreter of the virtual environment with this release of PySpark. The environment is created if it does not exist or
+    its pinned packages have changed."""
     home = ROOT / f".venv-spark{release.replace('.', '')[:2]}"
     interpreter, stamp = home / "bin" / "python", home / ".installed"
     pins = "".join(line for line in (ROOT / "constraints.txt").read_text().splitlines(keepends=True) if not line.startswith(OF_SPARK))
@@ -49,7 +49,7 @@ def environment(release: str) -> Path:
 
 def verdicts(python: Path, engine: str, directory: Path) -> bytes:
     """Audit the logs below `directory` in a process with this interpreter and engine (duckdb or spark), and return the verdicts as JSON.
-    Raises subprocess.CalledProcessError."""
+    Raises subprocess.CalledProcessError if the process fails."""
     file = directory / "verdicts.json"
     places = (directory / "logs", directory / "cut", file)
     command = [str(python), "-m", "client_compat.spark_releases.judge", engine, *map(str, places)]

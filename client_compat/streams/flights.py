@@ -37,7 +37,7 @@ class Feeder:
         self._producer = Producer({**settings, "reconnect.backoff.max.ms": 500}, logger=logging.getLogger("flights"))
 
     def begin(self, topics: Sequence[str], flights: int) -> None:
-        """Order this number of further flights, in random topics of `topics`. `step` sends them."""
+        """Request that `flights` further flights are sent, in random topics of `topics`. Later calls of `step` send them."""
         self._topics, self._left = topics, self._left + flights
         self._began, self._sent = time.monotonic(), 0
 
@@ -47,7 +47,7 @@ class Feeder:
         return self._left == 0 and len(self._producer) == 0
 
     def step(self) -> None:
-        """Send the flights that are due at this time. Raises `StreamsFailed` if a flight could not be delivered."""
+        """Send the flights that are due now at the rate RATE. Raises `StreamsFailed` if a flight could not be delivered."""
         due = int((time.monotonic() - self._began) * RATE) - self._sent
         for _ in range(min(due, self._left)):
             self._send()

@@ -1,4 +1,5 @@
-"""Reads the application's output topics with a read_committed consumer. The updates of a key's count must be 1, 2, 3, …, each once."""
+"""Reads the output topics of the Kafka Streams application, which counts flights, with a read_committed consumer. The updates of a key's
+count must be 1, 2, 3, …, each once."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ class Counts(Counted):
 
 
 class Outputs:
-    """A read_committed consumer of the application's output topics, which starts at the beginning. `counts` has what it has read so far."""
+    """A read_committed consumer of the application's output topics, which starts at the beginning. `counts` has the updates that it has
+    received so far."""
 
     def __init__(self, bootstrap: str, topics: Sequence[str] = TOPICS) -> None:
         self.counts = Counts()
@@ -72,8 +74,8 @@ class Outputs:
         self._consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for topic in topics for index in range(PARTITIONS)])
 
     def step(self) -> None:
-        """Read the available updates, or wait POLL_S seconds if there are none. Raises `StreamsFailed` after an error that cannot be
-        retried."""
+        """Read the available updates into `counts`, or wait POLL_S seconds if there are none. Raises `StreamsFailed` after an error that
+        cannot be retried."""
         for message in self._consumer.consume(RECORDS_AT_ONCE, POLL_S):
             place = (str(message.topic()), message.partition())
             if (error := message.error()) is None:
@@ -98,7 +100,8 @@ class Outputs:
 
 
 def read_all(bootstrap: str, topics: Sequence[str] = TOPICS) -> Counts:
-    """Read all committed updates of the topics with a new consumer, and return the counts. Raises `StreamsFailed`."""
+    """Read all committed updates of the topics with a new consumer, and return the counts. Raises `StreamsFailed` if the consumer fails or
+    does not reach the end in time."""
     outputs = Outputs(bootstrap, topics)
     try:
         return outputs.read_to_the_end()
@@ -108,7 +111,7 @@ def read_all(bootstrap: str, topics: Sequence[str] = TOPICS) -> Counts:
 
 def open_transactions(bootstrap: str) -> list[str]:
     """Return the partitions of all topics that have an open transaction, as text: their last stable offset is below the high watermark.
-    Raises KafkaException."""
+    Raises KafkaException if a request fails."""
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=logging.getLogger("outputs"))
     topics = admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics
     latest: dict[TopicPartition, Any] = {

@@ -69,7 +69,7 @@ class Round:
 
 @dataclass(slots=True)
 class StreamsRun:
-    """The result of all rounds.
+    """The results of a run of `make streams`: all rounds of restarts, and the checks at the end.
 
     `open` lists the partitions that still have an open transaction after the application's end; `audit` is the output of `ottla audit`.
     """
@@ -95,7 +95,7 @@ class StreamsRun:
 
 def broker_of(kind: str, directory: Path) -> BrokerProcess:
     """Return a broker of this kind (`ottla` or `kafka`) that is not started yet. Its data directory is `log` in `directory`. Raises
-    `KafkaMissing` or `BrokerFailed`."""
+    `KafkaMissing` if Apache Kafka is not available, `BrokerFailed` if its directory cannot be formatted."""
     if kind == "ottla":
         options = [f"--set={name}={value}" for name, value in SETTINGS.items()]
         return ottla(directory / "log", options=options, output=directory / "broker.log")
@@ -114,7 +114,8 @@ def run(
     on_round: Callable[[Round], None] = lambda _: None,
 ) -> StreamsRun:
     """Run all rounds with the broker `kind`, then `ottla audit`, and return the results. `protocol` is the application's group protocol.
-    All files are in `directory`. Raises `StreamsFailed`, `BrokerFailed` or `KafkaMissing`."""
+    All files are in `directory`. Raises `StreamsFailed` if the application or a client fails or a round takes too long, `BrokerFailed` if
+    the broker fails, `KafkaMissing` if it is Apache Kafka and not available."""
     found = StreamsRun()
     with broker_of(kind, directory) as broker:
         for topic in (FIRST_SOURCE, *TOPICS):
@@ -145,7 +146,8 @@ def stop_cleanly(broker: BrokerProcess) -> None:
 
 
 class Play:
-    """The broker, application, producer and consumer of a run, and its rounds. While a method waits, flights are sent and output read."""
+    """The broker, application, producer and consumer of a run, and its rounds. While a method waits, it also sends flights and reads the
+    application's output."""
 
     def __init__(self, broker: BrokerProcess, application: Application, rng: random.Random) -> None:
         self._broker, self._application, self._rng = broker, application, rng
@@ -154,8 +156,8 @@ class Play:
         self._back_s = 0.0
 
     def round(self, number: int) -> Round:
-        """Run one round: create a topic, send flights, and restart broker and application; return the result. Raises `StreamsFailed` or
-        `BrokerFailed`."""
+        """Run one round: create a topic, send flights, and restart broker and application; return the result. Raises `StreamsFailed` if the
+        application or a client fails or does not finish in time, `BrokerFailed` if the broker does not restart."""
         began, clean, broker_first = time.monotonic(), number % 2 == 1, (number - 1) // 2 % 2 == 0
         if self._application.protocol == "classic":
             self._topics.append(f"flights-{number}")

@@ -22,12 +22,13 @@ POLL_S = 0.005
 
 
 class AdminRefused(RuntimeError):
-    """The admin port rejected a call; the text is its error message."""
+    """Raised when the admin port rejects a call; the text is its error message."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdminPort:
-    """A client of one broker's admin port, which controls faults and the broker's clock."""
+    """A client of one broker's admin port (Ottla's HTTP interface for tests), which controls faults and the broker's clock. Every method
+    raises `AdminRefused` if the port rejects the call; a method that waits raises TimeoutError."""
 
     port: int
     token: str = field(default_factory=lambda: secrets.token_hex(16))
@@ -39,7 +40,7 @@ class AdminPort:
 
     def add(self, rule: str) -> str:
         """Load a fault rule in the format of the option `--fault`, such as `drop-ack:api=Produce,times=1`; return the rule's name. Raises
-        `AdminRefused`."""
+        `AdminRefused` if the rule is invalid."""
         action, _, rest = rule.partition(":")
         fields = dict(field.partition("=")[::2] for field in rest.split(",") if field)
         return str(self._ask("POST", "/faults", {"action": action, **fields})["name"])

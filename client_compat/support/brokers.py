@@ -31,7 +31,7 @@ LOG_TAIL_BYTES = 2_000
 
 
 class BrokerFailed(RuntimeError):
-    """The broker's process ended unexpectedly, or did not listen in time. The message has the end of its output."""
+    """Raised when a broker's process ended unexpectedly, or did not listen in time. The message has the end of the process's output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,14 @@ class BrokerProcess:
         self.starts += 1
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> float:
-        """Start the process, and wait until its port answers; return how many seconds that took. Raises `BrokerFailed`."""
+        """Start the process, and wait until its port answers; return how many seconds that took. Raises `BrokerFailed` if the process ends
+        or does not listen within `timeout_s` seconds."""
         self.spawn()
         return self.wait_listening(timeout_s)
 
     def wait_listening(self, timeout_s: float = START_TIMEOUT_S) -> float:
-        """Wait until the port of the started process answers; return how many seconds that took. A process that never listens is killed.
-        Raises `BrokerFailed`."""
+        """Wait until the port of the started process answers; return how many seconds that took. Raises `BrokerFailed` if the process ends.
+        If it does not listen within `timeout_s` seconds, kills the process and raises `BrokerFailed`."""
         began = time.perf_counter()
         while not self._listening():
             self.check_alive()
@@ -105,7 +106,8 @@ class BrokerProcess:
         process.wait()
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Send SIGTERM, and SIGKILL after `timeout_s`; return the exit code. Does nothing to a process that has ended."""
+        """Send SIGTERM, and SIGKILL if the process still runs after `timeout_s` seconds; return the exit code. Does nothing to a process
+        that has ended."""
         process = self._running()
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

@@ -29,7 +29,8 @@ class Counted:
         return getattr(self, self.JUDGED) > 0 and not self.wrong_except()
 
     def wrong_except(self, *shown: str) -> int:
-        """Return the sum of all counts of wrong observations, except the counts named in `shown`, which the caller prints separately."""
+        """Return the sum of all counts of wrong observations, except those of the fields named in `shown`, which the caller prints
+        separately."""
         return sum(getattr(self, name) for name in self.WRONG if name not in shown)
 
     def note(self, text: str) -> None:

@@ -33,13 +33,13 @@ _LOOK_S = 0.01
 
 
 class KerberosMissing(RuntimeError):
-    """The KDC's programs are not installed."""
+    """Raised when the programs of MIT Kerberos' KDC are not installed."""
 
 
 @dataclass(slots=True)
 class Realm:
-    """A Kerberos realm with the given principals, used as a context manager. Entering it creates `directory` and starts the KDC. Raises
-    `KerberosMissing`."""
+    """A Kerberos realm with the given principals, used as a context manager. Entering the context creates `directory` and starts the KDC;
+    it raises `KerberosMissing` if the KDC's programs are not installed."""
 
     directory: Path
     principals: Sequence[str]
@@ -53,7 +53,7 @@ class Realm:
 
     @staticmethod
     def look_for_programs() -> None:
-        """Check that the KDC's programs are installed. Raises `KerberosMissing`."""
+        """Raise `KerberosMissing` unless the KDC's programs are installed."""
         for name in _PROGRAMS:
             _program(name)
 
@@ -73,7 +73,7 @@ class Realm:
         }
 
     def keytab(self, principal: str) -> Path:
-        """Return the keytab of one of `principals`, given without the realm."""
+        """Return the path of the keytab file of `principal`, one of `principals`, given without the realm."""
         return self.directory / f"{principal.replace('/', '_')}.keytab"
 
     def tickets(self, principal: str) -> str:

@@ -92,7 +92,7 @@ class Shared:
 
 
 class Values(Feed):
-    """The values that one producer process sends until it is told to stop, and the position and time of each acknowledgement."""
+    """The records that one producer process sends until it has to stop, and the position and time of each acknowledgement."""
 
     in_flight_max: ClassVar[int] = 1_000
 
@@ -232,14 +232,16 @@ class RunningLoad:
         self._clients.any_alive()
 
     def finish(self, timeout_s: float) -> None:
-        """Stop sending, and wait until everything is answered. Raises `RunFailed` if a client gives up or takes longer."""
+        """Stop sending, and wait until every record has a response. Raises `RunFailed` if a client gives up or takes longer than
+        `timeout_s` seconds."""
         self.shared.stop.set()
         self._clients.finish(timeout_s)
 
 
 @contextmanager
 def under(load: Load) -> Iterator[RunningLoad]:
-    """Run the load's producer processes until `finish`; none is left at the end."""
+    """Run the load's producer processes while the context lasts, and yield the running load, whose `finish` ends them in order. Processes
+    that still run at the end of the context are killed."""
     count = len(load.clients)
     shared = Shared.among(count)
     with Workers(main, [(client, load, shared) for client in range(count)], load.client_log, math.inf) as clients:

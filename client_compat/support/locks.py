@@ -12,7 +12,8 @@ MAVEN = Path(__file__).resolve().parents[2] / ".kafka" / "maven.lock"
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Lock `path` exclusively, also against other threads; its directory is created."""
+    """Hold an exclusive lock of the file `path` while the context lasts, also against other threads. The file's directory is created if
+    needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -20,5 +21,6 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def maven() -> AbstractContextManager[None]:
-    """Allow one Maven of this checkout at a time: two that download the same jar to one repository can read partial files."""
+    """Return a context in which no other process of this checkout runs Maven: two Mavens that download the same jar to one repository can
+    read partial files."""
     return locked(MAVEN)

@@ -18,7 +18,7 @@ def text(record: Record) -> str:
 
 
 def describe(batch: StoredBatch) -> str:
-    """Return one line of text about a batch: its position, contents and producer."""
+    """Return one line of text about a batch: its base offset, the values of its records or its marker, and its producer."""
     header = batch.header
     who = f"producer {header.producer_id} epoch {header.producer_epoch}" if header.producer_id >= 0 else "no producer id"
     if (marker := marker_of(batch)) is not None:

@@ -1,5 +1,5 @@
-"""Sends the records of a `Feed` (records to send, and callbacks for their results) with one client, until the feed is empty and every
-record has a result. While no broker answers, the client retries.
+"""Sends the records of a `Feed` (records to send, and callbacks for their results) with one client. Sending ends when the feed is empty and
+every record has a result. While no broker answers, the client retries.
 
 The settings that a caller gives have the names that the client library uses.
 """
@@ -63,8 +63,8 @@ class Feed(ABC):
 
 
 async def send_with_aiokafka(feed: Feed, topic: str, **settings: Any) -> None:
-    """Send the feed's records to the topic with aiokafka; `settings` are those of AIOKafkaProducer. Raises AIOKafkaProducer's exception if
-    it cannot start."""
+    """Send the feed's records to the topic with aiokafka; `settings` are arguments of AIOKafkaProducer. Raises the producer's exception if
+    the producer cannot start."""
     in_flight_slots = asyncio.Semaphore(feed.in_flight_max)
 
     def done(number: int, future: asyncio.Future[Any]) -> None:
@@ -131,7 +131,7 @@ def send_with_confluent(feed: Feed, topic: str, settings: dict[str, Any]) -> Non
 
 def send_with_program(feed: Feed, topic: str, producer: Producer, timeout_ms: int) -> None:
     """Send the feed's records to the topic with a client program of the compatibility matrix, `BATCH_RECORDS` at a time, each batch within
-    `timeout_ms`. Raises `ProgramFailed` or `ClientError`."""
+    `timeout_ms`. Raises `ProgramFailed` if the program fails, `ClientError` if a whole batch fails."""
     items: list[Item] = []
 
     def send() -> None:

@@ -95,7 +95,8 @@ def wait_until_stable(bootstrap: str, topic: str, partitions: int) -> None:
 
 
 def ends(bootstrap: str, topic: str, partitions: int, isolation: str = "read_committed") -> list[int]:
-    """Return each partition's end offset for readers, which an open transaction may hold back in read_committed."""
+    """Return the end offset of each partition for a consumer with this isolation level. With read_committed this is the last stable offset,
+    which an open transaction holds back."""
     consumer = _consumer(bootstrap, isolation)
     try:
         return [_end(consumer, TopicPartition(topic, partition)) for partition in range(partitions)]
@@ -119,12 +120,12 @@ def _end(consumer: Consumer, place: TopicPartition) -> int:
 
 
 def lag_of(bootstrap: str, group: str, topic: str, partitions: int) -> int:
-    """Return the number of records between the group's committed offsets and the log ends."""
+    """Return the number of records between the group's committed offsets and the end offsets, summed over the topic's partitions."""
     return sum(ends(bootstrap, topic, partitions)) - sum(committed(bootstrap, group, topic, partitions))
 
 
 def committed(bootstrap: str, group: str, topic: str, partitions: int) -> list[int]:
-    """Return the group's committed offset in each partition, 0 if there is none. Raises KafkaException."""
+    """Return the group's committed offset in each partition, 0 if there is none. Raises KafkaException if the request fails."""
     consumer = _consumer(bootstrap, "read_committed", group)
     try:
         found = consumer.committed([TopicPartition(topic, partition) for partition in range(partitions)], RESPONSE_TIMEOUT_S)

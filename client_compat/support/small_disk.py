@@ -30,7 +30,7 @@ class SmallDisk:
     path: Path
 
     def fill(self) -> None:
-        """Fill the disk, so that later writes fail, except to partly used pages. Raises `NoSmallDisk`."""
+        """Fill the disk, so that later writes fail, except to partly used pages. Raises `NoSmallDisk` if the disk cannot be resized."""
         for _ in range(TRIES_MAX):  # the used size may grow before the new size is set
             found = os.statvfs(self.path)
             if self._mount(f"remount,size={(found.f_blocks - found.f_bfree) * found.f_frsize}") is None:
@@ -38,7 +38,7 @@ class SmallDisk:
         raise NoSmallDisk(f"{self.path} could not be filled")
 
     def free(self) -> None:
-        """Give the filled disk its normal size again, so that it has free space. Raises `NoSmallDisk`."""
+        """Give the filled disk its normal size again, so that it has free space. Raises `NoSmallDisk` if the disk cannot be resized."""
         if (why := self._mount(f"remount,size={SIZE_BYTES}")) is not None:
             raise NoSmallDisk(why)
 
@@ -53,7 +53,8 @@ class SmallDisk:
 
 @contextmanager
 def small_disk(path: Path) -> Iterator[SmallDisk]:
-    """Mount a disk at `path`, an empty or new directory; at the end, leave a plain directory with its files. Raises `NoSmallDisk`."""
+    """Mount a disk at `path`, an empty or new directory; at the end, leave a plain directory with its files. Raises `NoSmallDisk` if
+    mounting fails."""
     disk = SmallDisk(path)
     if (why := missing()) is not None:
         raise NoSmallDisk(why)

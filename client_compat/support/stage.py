@@ -1,4 +1,4 @@
-"""What a scripted scenario needs: a broker process with its admin port (for faults and the clock), clients, and a place for its output.
+"""The environment of a scripted scenario: a broker process with its admin port (for faults and the clock), clients, and the printed lines.
 
 Rules:
 - A scenario never sleeps; it waits for a state that the broker or the client reports.
@@ -63,7 +63,8 @@ class Stage:
             self.print_line(f"    {line}")
 
     def committed(self, topic: str, partitions: int = 1) -> list[str]:
-        """Return what a read_committed consumer (confluent-kafka) receives of the whole topic, by partition. Raises `RunFailed`."""
+        """Return the values that confluent-kafka's read_committed consumer receives from the whole topic, in order of partition and offset.
+        Raises `RunFailed` if it does not reach the end."""
         return [record.value.decode() for record in sorted(read_with_confluent(self.broker.bootstrap, topic, partitions, "read_committed"))]
 
     def stored(self, topic: str, partition: int = 0) -> list[str]:
@@ -72,7 +73,8 @@ class Stage:
 
 
 class InFlight:
-    """Counts a producer's unanswered requests by librdkafka's statistics: pass it as `stats_cb`, with `SETTINGS`."""
+    """Counts the unanswered requests of a confluent-kafka producer, by librdkafka's statistics. Pass an instance as the producer's
+    `stats_cb`, together with the settings `SETTINGS`."""
 
     SETTINGS: ClassVar[dict[str, object]] = {"statistics_interval_ms": 10, "batch_num_messages": 1, "linger_ms": 0}
 
@@ -83,7 +85,7 @@ class InFlight:
         self.count = max((int(broker["waitresp_cnt"]) for broker in json.loads(statistics)["brokers"].values()), default=0)
 
     def wait(self, producer: Producer, count: int) -> None:
-        """Poll the producer until at least `count` requests to one broker are unanswered. Raises TimeoutError."""
+        """Poll the producer until at least `count` requests to one broker are unanswered. Raises TimeoutError after READ_S seconds."""
         deadline = time.monotonic() + READ_S
         while self.count < count:
             if time.monotonic() > deadline:

@@ -48,7 +48,7 @@ class AckVerdict(Counted):
     """The acknowledged values that are not in the log: (client, number, acknowledged position)."""
 
     def excuse(self, double: Double) -> None:
-        """Count the value as duplicated by its client, not by the broker."""
+        """Count `double`, a value that is stored more than once, as duplicated by its client, and no longer by the broker."""
         self.doubles.remove(double)
         self.doubled -= 1
         self.excused += 1

@@ -13,7 +13,8 @@ _SDIST = "import sys; from setuptools.build_meta import build_sdist; build_sdist
 
 
 def copy_sources(to: Path) -> Path:
-    """Copy the folders and files of this checkout that a build could see to `to`; links stay links."""
+    """Copy those folders and files of this checkout that a build may read to the directory `to`, and return `to`. Symbolic links stay
+    links."""
     for folder in ("ottla", "broker", "protocol", "spark_jobs", "client_compat", "tests"):
         shutil.copytree(ROOT / folder, to / folder, symlinks=True, ignore=_LEFT_OUT)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
@@ -22,9 +23,8 @@ def copy_sources(to: Path) -> Path:
 
 
 def build_wheel(source: Path, to: Path, python: str = sys.executable) -> Path:
-    """Build the wheel of a source directory or an sdist in the new directory `to`, and return its path. It is built for `python`, which has
-    the build tools. Raises CalledProcessError.
-    """
+    """Build the wheel of a source directory or an sdist in the new directory `to`, and return its path. The wheel is built for the
+    interpreter `python`, which must have the build tools. Raises CalledProcessError if the build fails."""
     command = [python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(to)]
     subprocess.run([*command, str(source)], check=True)
     (wheel,) = to.glob("ottla-*.whl")
@@ -32,7 +32,7 @@ def build_wheel(source: Path, to: Path, python: str = sys.executable) -> Path:
 
 
 def build_sdist(source: Path, to: Path) -> Path:
-    """Build the sdist of a source directory in the directory `to`, and return its path. Raises CalledProcessError."""
+    """Build the sdist of a source directory in the directory `to`, and return its path. Raises CalledProcessError if the build fails."""
     subprocess.run([sys.executable, "-c", _SDIST, str(to)], cwd=source, check=True, stdout=subprocess.DEVNULL)
     (sdist,) = to.glob("ottla-*.tar.gz")
     return sdist

@@ -15,17 +15,17 @@ SPAWN = multiprocessing.get_context("spawn")
 
 
 class RunFailed(RuntimeError):
-    """A process of the run failed, or the run did not end in time; the message says where to look."""
+    """Raised when a client process of a run failed, or the run did not end in time; the message says where to look."""
 
 
 def log_to(path: Path) -> None:
-    """Write this client process's log to a file that all client processes share."""
+    """Write the log of this client process (level, time and message) to a file that all client processes share."""
     logging.basicConfig(filename=path, format="%(asctime)s %(name)s %(levelname)s %(message)s")
 
 
 class Workers:
-    """Runs `target(*args)` for each tuple `args` of `arguments`, each in its own process, until the context ends. Meanwhile the caller
-    calls `any_alive` again and again, which raises if a process failed or the time is over."""
+    """Runs `target(*args)` for each tuple `args` of `arguments`, each in its own process, while the context lasts. Meanwhile the caller
+    must call `any_alive` again and again, which raises `RunFailed` if a process failed or `timeout_s` seconds are over."""
 
     def __init__(
         self, target: Callable[..., None], arguments: Sequence[tuple[Any, ...]], client_log: Path, timeout_s: float = STAGE_TIMEOUT_S
@@ -40,7 +40,8 @@ class Workers:
         return self
 
     def any_alive(self) -> bool:
-        """Wait a moment; return whether a process still runs. Raises `RunFailed`."""
+        """Wait a moment; return whether a process still runs. Raises `RunFailed` if a process ended with an exit code other than 0, or the
+        time limit is over."""
         if time.monotonic() > self._deadline:
             raise RunFailed(f"a stage took more than {self._timeout_s:.0f} s; the clients' own words are in {self._client_log}")
         if bad := [process for process in self._processes if process.exitcode not in (None, 0)]:
@@ -51,7 +52,8 @@ class Workers:
         return bool(alive)
 
     def finish(self, timeout_s: float) -> None:
-        """Wait until all processes have ended with exit code 0. Raises `RunFailed`."""
+        """Wait until all processes have ended with exit code 0. Raises `RunFailed` if one ends with another exit code, or after `timeout_s`
+        seconds."""
         self._timeout_s = timeout_s
         self._deadline = time.monotonic() + timeout_s
         while self.any_alive():

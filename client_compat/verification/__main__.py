@@ -57,7 +57,8 @@ class Sample:
 
     @property
     def command(self) -> list[str]:
-        """The command line that starts the program, with its mistake. Raises KafkaMissing if Java's program lacks Kafka's jars or a JDK."""
+        """The command line that starts the sample program with its mistake, if it has one. Raises KafkaMissing if Java's program lacks
+        Kafka's jars or a JDK."""
         return [*command_of(self.client, self.role), *(("--mistake", self.mistake.name) if self.mistake else ())]
 
     @property

@@ -18,7 +18,7 @@ STEP_MS = 1_000
 
 
 def _word(state: object) -> str:
-    """Return the letters of a group's state or type in lower case, because clients spell PreparingRebalance differently."""
+    """Return the letters of a group's state or type in lower case, because clients spell names such as PreparingRebalance differently."""
     return "".join(char for char in str(state or "") if char.isalpha()).lower()
 
 
@@ -28,7 +28,7 @@ def _code(results: Mapping[str, ClientError | None], name: str) -> str | None:
 
 
 def _failure(call: Callable[[], ClientError | None]) -> ClientError | None:
-    """Run the operation, and return the error that it returned or raised as ClientError; None if it succeeded."""
+    """Call `call`, an admin operation, and return the `ClientError` that it returned or raised; None if it succeeded."""
     try:
         return call()
     except ClientError as error:
@@ -37,7 +37,8 @@ def _failure(call: Callable[[], ClientError | None]) -> ClientError | None:
 
 @contextmanager
 def _refusal(*codes: str) -> Iterator[None]:
-    """Check that the operation in the context fails with one of these codes, or with a client-specific error."""
+    """Check that the operation in the context fails with one of these error codes, or with an error of the client's own (`CLIENT:…`).
+    Raises `ScenarioFailed` if not."""
     try:
         yield
     except ClientError as error:
@@ -47,7 +48,8 @@ def _refusal(*codes: str) -> Iterator[None]:
 
 
 def _refused(error: ClientError | None, *codes: str) -> None:
-    """Check that the operation failed with one of these codes, or with a client-specific error."""
+    """Check that `error`, the result of an operation, is one of these error codes, or an error of the client's own (`CLIENT:…`). Raises
+    `ScenarioFailed` if not."""
     expect(error is not None, f"it was done, where {codes[0]} was to be")
     assert error is not None
     expect(error.code in codes or error.code.startswith("CLIENT:"), f"it failed with {error}, where {codes[0]} was to be")
@@ -156,7 +158,7 @@ def admin_list_offsets(context: ScenarioContext) -> None:
 
 
 def _busy_group(context: ScenarioContext, topic: str, group: str) -> Members:
-    """Create a group with one member that has committed offsets; return the group's members."""
+    """Create a consumer group with one active member, which has committed offsets for `topic`; return the group's members."""
     consumer: Consumer = context.another().consumer(group=group, reset="earliest", auto_commit=False)
     consumer.subscribe([topic])
     members = Members([consumer])

@@ -24,7 +24,8 @@ def _write(client: Client, topic: str, codec: Codec, partition: int = 0) -> None
 
 
 def _codec_both_ways(context: ScenarioContext, codec: Codec) -> None:
-    """Write with the client and inspect the log; then read with the client what Ottla's own code compressed."""
+    """Let the client under test write compressed records, and check their batches in the log. Then let it read records that Ottla's own
+    code compressed."""
     written, given = context.topic(), context.topic()
     _write(context.client, written, codec)
     batches = context.truth.batches(written)
@@ -100,9 +101,10 @@ def _can_write(client: Client, topic: str, codec: Codec) -> bool:
 
 
 def _unread(reader: Client, topic: str, codec: Codec) -> str:
-    """Return why `reader` cannot read the partition of `codec`; empty if it can or reports the codec as unsupported.
+    """Return why `reader` cannot read the partition that contains records compressed with `codec`; empty if it can, or if it reports the
+    codec as unsupported.
 
-    Raises `ProgramFailed`.
+    Raises `ProgramFailed` if the client program fails.
     """
     try:
         consumer = reader.consumer(reset="earliest")

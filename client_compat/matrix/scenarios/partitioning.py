@@ -27,7 +27,8 @@ KEYLESS_DEFAULT = frozenset({"kafka-go"})
 
 
 def _placed(context: ScenarioContext, sent: list[Sent], topic: str) -> dict[bytes, int]:
-    """Return the acknowledged partition of each key, after checking it against the log."""
+    """Return the partition of each key according to the acknowledgements. Raises `ScenarioFailed` if the log has the keys in other
+    partitions."""
     stored = {record.key: index for index in range(PARTITIONS) for record in context.truth.records(topic, index)}
     acknowledged = {key: one.partition for key, one in zip(KEYS, places(sent), strict=True)}
     same(acknowledged, stored, "partitions that were acknowledged, against the log")

@@ -18,8 +18,8 @@ def _now() -> int:
 
 
 def _both_ways(context: ScenarioContext, records: list[Record]) -> None:
-    """Write the records with the client, and check them in the log; then write them with Ottla's own code, and check how the client reads
-    them."""
+    """Let the client under test write the records, and check them in the log. Then write the same records with Ottla's own code, and check
+    how the client reads them."""
     written = context.topic()
     producer = context.producer(acks="all")
     producer.send_ok(written, [Record(one.value, one.key, one.headers, 0) for one in records])

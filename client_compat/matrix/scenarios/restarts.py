@@ -43,7 +43,8 @@ def _under_load(context: ScenarioContext, *, kill: bool, options: ProducerOption
 
 
 def _each_once(context: ScenarioContext, *, kill: bool) -> None:
-    """Check that every record was acknowledged and is stored once, in order, at the acknowledged offset."""
+    """Restart the broker under load, and check that every record was acknowledged and is stored once, in order, at the acknowledged
+    offset."""
     sent, logs = _under_load(context, kill=kill, options={"acks": "all", "idempotent": True, "retries": 1_000})
     places([one for one, _ in sent])
     for one, number in sent:
@@ -55,7 +56,8 @@ def _each_once(context: ScenarioContext, *, kill: bool) -> None:
 
 
 def _none_lost(context: ScenarioContext, *, kill: bool) -> None:
-    """Check that every acknowledged record is stored; unacknowledged ones may be."""
+    """Restart the broker under load, and check that every acknowledged record is stored. Records that were not acknowledged may be stored
+    or not."""
     sent, logs = _under_load(context, kill=kill, options={"acks": "all", "idempotent": False, "retries": 1_000})
     acknowledged = {number for one, number in sent if one.error is None}
     expect(len(acknowledged) > ROUNDS * PER_ROUND // 2, f"only {len(acknowledged)} of {ROUNDS * PER_ROUND} records were acknowledged")

@@ -31,7 +31,8 @@ OWN_TOKENS = frozenset({"java", "java-2.8"})
 
 
 def scenario(promise: str, *, clients: frozenset[str] = SECURED, quick: bool = False) -> Callable[[Run], Run]:
-    """Register a scenario on a secured broker, for the clients that support it."""
+    """Return a decorator that registers a function as a scenario on a secured broker, for the clients that support certificates and
+    users."""
     return any_scenario(promise, secured=True, clients=clients, quick=quick)
 
 
@@ -64,7 +65,7 @@ def _there_and_back(context: ScenarioContext, client: Client, topic: str) -> Non
 
 
 def _kept_out(context: ScenarioContext, client: Client) -> None:
-    """Check that the client cannot connect, or that it finds no broker; record the error that it reports."""
+    """Check that the client cannot connect, or that it finds no broker; record the error that the client reports."""
     try:
         brokers = client.connect()
     except ClientError as error:

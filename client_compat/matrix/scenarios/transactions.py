@@ -21,7 +21,7 @@ seconds."""
 
 
 def _transact(producer: Producer, topic: str, records: list[Record], *, keep: bool = True) -> None:
-    """Send the records in a transaction, and commit it, or abort it without `keep`."""
+    """Send the records in a transaction; commit the transaction if `keep`, otherwise abort it."""
     producer.begin()
     producer.send_ok(topic, records)
     _end(producer, keep=keep)
@@ -45,8 +45,8 @@ def _text(start: int, end: int) -> list[bytes]:
 def _read(
     context: ScenarioContext, topic: str, count: int, isolation: str = "read_committed", *, partitions: int = 1
 ) -> list[ConsumedRecord]:
-    """Read `count` records from the beginning with a consumer of this isolation level, check that no further record follows, and return
-    them."""
+    """Read `count` records from the beginning with a consumer of this isolation level, check that no further record follows, and return the
+    records."""
     consumer = context.consumer(reset="earliest", isolation="read_committed" if isolation == "read_committed" else "read_uncommitted")
     consumer.assign([(topic, index) for index in range(partitions)])
     taken = poll_until(consumer, count) if count else []
@@ -62,7 +62,7 @@ def _markers(context: ScenarioContext, topic: str, partition: int = 0) -> list[C
 
 
 def _wait_for_markers(context: ScenarioContext, topic: str, wanted: list[ControlType]) -> None:
-    """Wait for the markers, because the coordinator answers EndTxn before it has written them."""
+    """Wait until the log has exactly the transaction markers `wanted`: the coordinator answers EndTxn before it has written them."""
     for _ in until(f"the log's markers are {[one.name for one in wanted]}", EXPIRY_S):
         if _markers(context, topic) == wanted:
             return
@@ -158,7 +158,7 @@ def transaction_fence(context: ScenarioContext) -> None:
 
 
 def _refusal(producer: Producer, topic: str) -> ClientError | None:
-    """Return the error that a fenced producer gets, from whichever call raises it; None if its transaction commits."""
+    """Let a fenced producer run a transaction; return the error of the first call that fails. Return None if the transaction commits."""
     try:
         (sent,) = producer.send(topic, [Record(b"zombie", partition=0)], timeout_ms=15_000)
         producer.commit()
