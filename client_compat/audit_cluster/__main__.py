@@ -38,8 +38,8 @@ from ottla.spark_jobs.corpus import CASES
 
 PLANTED = ("same_batch_twice", "gap", "planted")
 PARTITIONS = 2000
-"""The number of partitions of the log for the audit in which an executor is killed. So many partitions give more tasks than two executors
-can run at once, so some tasks are still waiting at the kill."""
+"""The number of partitions of the log for the audit in which an executor is killed. These give more tasks than two executors can run at
+once, so some tasks are still waiting when the executor is killed."""
 KILLED = "executor killed"
 TIMEOUT_S = 900
 
@@ -123,7 +123,7 @@ def submit(  # noqa: PLR0917 # one program's arguments
 
 
 def main(megabytes: Annotated[int, typer.Option(help="Size of the clean log.")] = 256) -> None:
-    """Audit on a standalone Spark cluster, and show which worker ran how many tasks."""
+    """Audit generated logs with `ottla audit` on a standalone Spark cluster, and print how many tasks each worker ran."""
     run_campaign(partial(_audit_on_cluster, megabytes))
 
 

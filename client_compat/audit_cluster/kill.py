@@ -1,5 +1,5 @@
-"""Kills the JVM of a Spark executor while it runs tasks of the audit. The REST interface of the Spark application shows which executors
-have running tasks."""
+"""Kills the JVM of a Spark executor that runs tasks of an audit. The REST interface of the Spark application shows which executors have
+running tasks."""
 
 from __future__ import annotations
 

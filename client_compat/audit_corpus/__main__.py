@@ -139,8 +139,8 @@ def main(
     planted_only: Annotated[bool, typer.Option("--planted-only", help="Start no brokers; check only the planted logs.")] = False,
     keep: Annotated[Path | None, typer.Option(help="Keep everything that was written, in this new directory.")] = None,
 ) -> None:
-    """Audit planted logs and logs that brokers wrote, and print what the audit reports, misses and reports wrongly. It must report
-    everything that was planted, and nothing else."""
+    """Audit planted logs and logs that brokers wrote, and print what the audit reports, misses and reports wrongly. The audit must report
+    every planted fault, and nothing else."""
     if unknown := set(workload or ()) - set(WORKLOADS):
         raise typer.BadParameter(f"there is no workload {', '.join(sorted(unknown))}", param_hint="--workload")
 

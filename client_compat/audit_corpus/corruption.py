@@ -31,7 +31,7 @@ class Batch(NamedTuple):
 
 
 class CannotCorrupt(Exception):
-    """Raised by a corruption: the log has no batch of the kind that it needs."""
+    """Raised by a corruption function if the log has no batch of the kind that it needs."""
 
 
 def copy_logs(source: Path, target: Path) -> None:
@@ -64,7 +64,8 @@ class LastSegment(NamedTuple):
 
 
 def read_last_segment(partition_dir: Path) -> LastSegment:
-    """Read the last segment of a partition directory."""
+    """Read and parse the last segment file of a partition directory, and look up in the checkpoints of the data directory where the log
+    starts and whether it was cleaned. Raises ValueError if the directory has no segment."""
     file = max(partition_dir.glob("*.log"))
     data = file.read_bytes()
     batches = [Batch(header, data[at : at + header.size_bytes]) for at, header in split_batches(data)]

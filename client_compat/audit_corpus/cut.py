@@ -23,8 +23,8 @@ def cut_corpus(root: Path, some: slice = slice(None)) -> list[Path]:
 
 
 def cut_at_every_batch(segment: Path) -> None:
-    """Replace a segment file by several segment files, one per batch. A batch whose base offset is not higher than that of the file before
-    stays in that file. The rest after a negative batch length is not divided."""
+    """Replace a segment file by several segment files, one per batch. A batch whose base offset is not higher than the current file's stays
+    in that file. All bytes after a negative batch length stay in one file."""
     data, position = segment.read_bytes(), 0
     cuts = [(int(segment.stem), 0)]
     while position + LOG_OVERHEAD <= len(data):

@@ -33,7 +33,7 @@ CLEANED_S = 40.0
 
 
 class AnyBroker(Protocol):
-    """The interface of a broker process, Ottla's or Apache Kafka's."""
+    """The methods of a broker process, Ottla's or Apache Kafka's, that a workload calls."""
 
     data_dir: Path
 
@@ -58,7 +58,7 @@ class Workload(NamedTuple):
 
 
 class WorkloadFailed(RuntimeError):
-    """A broker or client did not do what the workload needs."""
+    """Raised when a broker or a client did not do what the workload needs."""
 
 
 def _producer(broker: AnyBroker, **settings: Any) -> Producer:

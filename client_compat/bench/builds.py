@@ -15,7 +15,7 @@ _OPTIMIZED = {"--enable-optimizations": "profile-guided", "--with-lto": "link-ti
 
 
 def python() -> str:
-    """Return version, compiler, and optimizations of the Python build."""
+    """Return a text about this Python build: implementation, version, compiler, and optimizations."""
     options = sysconfig.get_config_var("CONFIG_ARGS") or ""
     made = [text for option, text in _OPTIMIZED.items() if option in options] or ["not optimized as far as it says"]
     return f"{platform.python_implementation()} {platform.python_version()} ({platform.python_compiler()}, {', '.join(made)})"

@@ -1,8 +1,8 @@
 """`make bench-gateway`: the cost of `ottla gateway`, beside toxiproxy and beside no proxy, in front of the same broker.
 
 Rules:
-- One broker serves all three. It has a second listener that advertises toxiproxy's address, because toxiproxy does not change the broker
-  addresses in responses, as the gateway does.
+- One broker serves all three. It has a second listener that advertises toxiproxy's address, because toxiproxy, unlike the gateway, does not
+  change the broker addresses in responses.
 - All three are measured in turns, in random order (`run`), so that a slow phase of the machine affects each of them.
 - CPU time and memory are those of the proxy's process; without a proxy, those of the broker.
 - Without toxiproxy, the other two are measured, and the reason is printed.

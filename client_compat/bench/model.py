@@ -66,7 +66,8 @@ class Figure:
     point: Point | None = None
 
     def kept(self, ratio: float) -> bool:
-        """Return whether `ratio`, Ottla's value divided by Apache Kafka's, meets the figure's target; True if the figure has none."""
+        """Return whether `ratio`, which is Ottla's value divided by Apache Kafka's, meets the figure's target; True if the figure has no
+        target."""
         if self.target is None:
             return True
         return ratio >= self.target if self.more_is_better else ratio <= self.target

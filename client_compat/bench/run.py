@@ -60,7 +60,7 @@ def bench(
 ) -> Results:
     """Measure every case `runs` times on each peer (a broker under comparison), and return the results. `note` is called before each
     measurement. `java`: a Java client also loads standalone brokers. `quick`: the warm-up is shorter. Raises `BrokerFailed` if a standalone
-    broker does not start; a broker with TLS or a cluster that does not is recorded as a failure."""
+    broker does not start; if a broker with TLS or a cluster does not start, this is recorded as a failure of its cases."""
     results = Results(runs, [peer.name for peer in peers])
     records = QUICK_WARM_UP_RECORDS if quick else WARM_UP_RECORDS
     alone = [case for case in cases if not case.of_cluster and not case.of_tls]
@@ -93,7 +93,8 @@ def _others(
     """Start the brokers with TLS, or the clusters, and yield each as a site (a running broker at which cases are measured). `makers` has
     None for a peer (a broker under comparison) that has no such broker.
 
-    A broker that does not start (such as that of an older commit) becomes a failure of the cases, so that earlier results are kept.
+    If a broker does not start (for example Ottla from an older commit), this is recorded as a failure of all its cases, so that earlier
+    results are kept.
     """
     for peer, make in makers:
         if make is None:

@@ -57,7 +57,7 @@ def _stamped(template: bytes, records: int, producers: Iterator[int] | range, *,
 
 
 def _write(directory: Path, batches: Iterator[bytes], records: int) -> None:
-    """Write the batches, of `records` records each, as segments with offset indexes."""
+    """Write the batches, of `records` records each, to the partition directory `directory`, as segments with offset indexes."""
     directory.mkdir(parents=True)
     offset = 0
     batch = next(batches, b"")

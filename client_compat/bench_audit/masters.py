@@ -1,6 +1,7 @@
 """Measures the audit on Spark: `local[1]`, `local[2]`, and a standalone cluster of two workers with one core each, on the same logs.
 
-Processes are sampled every SAMPLE_S seconds: peaks are those of the samples, and CPU time lacks what a process used after its last sample.
+Processes are sampled every SAMPLE_S seconds: peaks are the highest samples, and the CPU time of a process after its last sample is not
+counted.
 """
 
 from __future__ import annotations

@@ -36,14 +36,16 @@ READS: Final[dict[str, tuple[str, list[str] | None]]] = {
 
 
 def read(what: str, task: Task) -> tuple[int, int]:
-    """Read a task's part of the log; return its number of rows, and this process's peak resident memory in KiB."""
+    """Read a task's part of the log; return the number of rows, and this process's peak resident memory in KiB. `what` says how much is
+    read: `headers`, `checked`, `opened` or `records` (see the module)."""
     level, columns = READS[what]
     rows = sum(batch.num_rows for batch in read_task(level, task, arrow_schema(level, columns), Filters()))
     return rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def main(what: str, path: str) -> None:
-    """Read or audit the log at `path`, and print {"rows": …, "peak_kib": …, "violations": …}."""
+    """Read or audit the log in the directory `path`, and print {"rows": …, "peak_kib": …, "violations": …}. `what` is one of the words that
+    the module's docstring lists."""
     if what in {"audit", "spark"}:
         from ottla.spark_jobs.audit import audit  # noqa: PLC0415 # the other contenders do not need it
 

@@ -1,2 +1,2 @@
-"""Injects faults into a cluster of Ottla alone, three brokers and a controller: restarts, kills and pauses, as `cluster_mixed` does with
-mixed clusters, and also cut network links and full disks."""
+"""Injects faults into a cluster that consists of Ottla alone, three brokers and a controller. The faults are restarts, kills and pauses, as
+in `cluster_mixed` (for clusters of Ottla and Apache Kafka), and also cut network links and full disks."""

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of trying a claim (a statement about exactly-once). `held`: what happened is what the claim says. `evidence`: lines with
-    offsets, sequences, epochs and error names."""
+    """The result of trying a claim (a statement about exactly-once). `held`: whether the observed behaviour is the one that the claim
+    states. `evidence`: lines with offsets, sequences, epochs and error names."""
 
     held: bool
     happened: str

@@ -75,9 +75,9 @@ def followers_of(cluster: Cluster, leader: Node) -> list[Node]:
 
 
 def pause_process(followers: Sequence[Node], leader: Node, topic: str) -> None:
-    """Pause the followers, and wait until the leader has answered their last fetch of partition 0. A follower's last fetch may still be in
-    the leader's purgatory. This function sends a fetch of its own, which arrives later and waits longer; its response shows that the
-    followers' fetches were answered."""
+    """Pause the processes of the followers, and wait until the leader has answered their last fetch of partition 0. A follower's last fetch
+    may still be in the leader's purgatory. This function sends a fetch of its own, which arrives later and waits longer; its response shows
+    that the followers' fetches were answered."""
     for broker in followers:
         broker.process.pause()
     with Client(HOST, leader.process.port) as client:

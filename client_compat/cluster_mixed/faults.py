@@ -1,7 +1,7 @@
 """Faults of a cluster's nodes, and the end of each fault.
 
-At the end of a fault, its function has restarted the process, opened the link or freed the disk. The cluster must repair everything else,
-such as leaders and replicas, by itself.
+A function that injects a fault also ends it: before it returns, it restarts the process, opens the link or frees the disk. The cluster must
+repair everything else, such as leaders and replicas, by itself.
 """
 
 from __future__ import annotations

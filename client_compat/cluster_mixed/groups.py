@@ -37,9 +37,9 @@ MISLED: Final = "aiokafka"
 SESSION_TIMEOUT_MS, HEARTBEAT_INTERVAL_MS = 10_000, 1_000
 POLL_RECORDS, POLL_MS = 500, 300
 LOOK_EVERY = 10
-"""A group member fetches and checks the group's committed offsets once in this number of polls."""
+"""A group member fetches and checks the group's committed offsets once in this number of its polls."""
 POLLS_MAX = 100
-"""After so many polls, a group member leaves the group and joins again."""
+"""The number of polls after which a group member leaves the group and joins it again."""
 PAUSE_S = 0.2
 NOTHING: Final = -1
 _LOG = logging.getLogger("client_compat.groups")
@@ -179,7 +179,7 @@ class Member:
 
     def _poll(self, consumer: Consumer, committed: dict[Partition, int], *, look: bool) -> None:
         """Poll once, and commit the positions that have changed. `committed`: the offsets that this consumer has committed. With `look`,
-        also fetch the group's committed offsets, and check that none has gone back."""
+        also fetch the group's committed offsets, and check that no committed offset is lower than before."""
         for taken in consumer.poll(POLL_RECORDS, POLL_MS):
             self._group.take(taken.partition, taken.offset, taken.value or b"")
         if not (mine := consumer.assignment()):

@@ -41,8 +41,8 @@ class Replica:
 
 @dataclass(slots=True)
 class ReplicasVerdict(Counted):
-    """The result of comparing the brokers' replicas. `partitions` and `batches` count what was compared; `differ` counts replicas whose
-    batches differ from the first replica's, `epochs_differ` those whose leader epochs differ."""
+    """The result of comparing the brokers' replicas. `partitions` and `batches` count the compared partitions and batches; `differ` counts
+    replicas whose batches differ from the first replica's, `epochs_differ` those whose leader epochs differ."""
 
     JUDGED = "batches"
     WRONG = ("differ", "epochs_differ")
@@ -54,7 +54,8 @@ class ReplicasVerdict(Counted):
 
 
 def compare(directories: Sequence[Path]) -> ReplicasVerdict:
-    """Compare the replicas of every partition that is in several of the directories, and return the counts of differences."""
+    """Compare the replicas of every partition that is in at least two of the brokers' data directories, and return the counts of
+    differences."""
     verdict = ReplicasVerdict()
     found: dict[str, list[Path]] = defaultdict(list)
     for directory in directories:

@@ -114,8 +114,8 @@ class TransactionalLoad:
         return True
 
     def _one_producer(self, client: Client, consumer: Consumer | None) -> bool:
-        """Open a producer, which ends the transaction that the previous one left open, and run transactions until `stop` is set. Return
-        True, or False if a call failed; the producer is closed in both cases."""
+        """Open a producer, which ends the transaction that the previous producer left open, and run transactions until `stop` is set.
+        Return True, or False if a call failed; the producer is closed in both cases."""
         producer, failure = None, None
         try:
             producer = client.producer(transactional_id=group_of(self.name), transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)

@@ -53,7 +53,7 @@ class Delivery:
 
 @dataclass(slots=True)
 class _Session:
-    """A share session with the leader of some partitions."""
+    """A share session of the member with one broker, which leads the partitions `partitions`."""
 
     client: Client
     partitions: list[int] = field(default_factory=list)

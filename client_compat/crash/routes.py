@@ -40,7 +40,7 @@ class Routes:
         self._stack.close()
 
     def at(self, port: int) -> Client:
-        """Return the connection to the broker at this port."""
+        """Return the connection to the broker at this port, which is opened at the first call."""
         if port not in self._clients:
             self._clients[port] = self._stack.enter_context(Client(HOST, port, timeout_s=TIMEOUT_S))
         return self._clients[port]

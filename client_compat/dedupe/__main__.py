@@ -38,8 +38,9 @@ async def add_to_total(connection: sqlite3.Connection, record: ConsumerRecord) -
 
 
 async def run(bootstrap: str, topic: str, file: Path, kill_after: int | None) -> Processed:
-    """Run the recipe until no more records arrive; return how many were applied, and how many were repetitions. With `kill_after`, the
-    process kills itself with SIGKILL after so many applied records, to show what a restart does."""
+    """Apply each payment of the topic once to the SQLite file, until no more records arrive; return how many records were applied, and how
+    many were repetitions. With `kill_after`, the process kills itself with SIGKILL after this number of applied records, to show the effect
+    of a restart."""
     total, quiet = Processed(), 0
     consumer = AIOKafkaConsumer(
         topic,

@@ -29,7 +29,7 @@ def main(
 
 def _demo(console: Console, directory: Path, limit: int | None) -> Demonstration:
     """Run the demo with and without idempotence, and audit both logs. Return the outcome: the statements that the demo must prove
-    (promises), each with whether it was kept, and tables. `limit`: send only so many flights."""
+    (promises), each with whether it was kept, and tables. `limit`: send only this number of flights."""
     from client_compat.demo.flights import write_rows  # noqa: PLC0415 # the client processes import this module again and need none of it
     from client_compat.demo.run import LOST_ACK_SHARE, TOPIC, Run  # noqa: PLC0415 # as above
     from client_compat.demo.verdict import BUSINESS_KEY, promises, tables  # noqa: PLC0415 # as above

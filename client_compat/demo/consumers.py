@@ -1,4 +1,4 @@
-"""The demo's two group members, each in its own process, which compare every record with what was sent.
+"""The demo's two group members, each in its own process, which compare every received record with the record that was sent.
 
 Rules:
 - The members start consuming when each has half of the partitions, and leave together, so that no rebalance reassigns a partition.
@@ -56,8 +56,8 @@ class _Assigned(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka sh
 
 
 class Comparison:
-    """Compares the records that one group member received with what was sent (`rows`, by row number), and stores the results in the shared
-    ledger."""
+    """Compares the records that one group member received with the sent records (`rows`, by row number), and stores the results in the
+    shared ledger."""
 
     def __init__(self, member: int, rows: list[tuple[bytes, bytes]], ledger: Ledger) -> None:
         self._member, self._rows, self._ledger = member, rows, ledger

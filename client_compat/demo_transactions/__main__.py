@@ -30,7 +30,7 @@ def main(
 
 def _demo(console: Console, directory: Path, limit: int | None) -> Demonstration:
     """Run the pipeline with and without transactions, and audit the log. Return the outcome: the statements that the demo must prove
-    (promises), each with whether it was kept, and tables. `limit`: only so many flights."""
+    (promises), each with whether it was kept, and tables. `limit`: use only this number of flights."""
     from client_compat.demo.flights import write_rows  # noqa: PLC0415 # client processes import this module too, and do not need it
     from client_compat.demo_transactions import topics  # noqa: PLC0415 # as above
     from client_compat.demo_transactions.instance import INPUT, INPUT_PARTITIONS  # noqa: PLC0415 # as above

@@ -1,7 +1,7 @@
 """The pipeline's transformation: flight records become increments of counts by carrier and hour of scheduled departure.
 
-An increment names the input records that it counts: those of one partition from offset `first` to `end`, exclusive. A reader of the output
-can therefore tell how often each input record was counted, and whether a range was written completely.
+An increment names the input records that it counts: one partition's records from offset `first` to `end` (exclusive). A reader of the
+output can therefore tell how often each input record was counted, and whether a range was written completely.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class Increment:
 
     @classmethod
     def parse(cls, value: bytes) -> Increment:
-        """Parse an increment. Raises ValueError, KeyError or TypeError for other bytes."""
+        """Return the increment that a record's value contains, as JSON. Raises ValueError, KeyError or TypeError if the value is no
+        increment."""
         return cls(**json.loads(value))
 
 

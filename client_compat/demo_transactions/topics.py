@@ -1,4 +1,4 @@
-"""Writes the pipeline's input and reads its output, with clients of their own, not those of the pipeline."""
+"""Writes the input of the demo's pipeline, and reads its output. The clients used here are not those of the pipeline."""
 
 from __future__ import annotations
 

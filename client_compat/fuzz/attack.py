@@ -63,8 +63,8 @@ def a_body(target: Target) -> bytes:
 
 
 def _talk(target: Target, make: Callable[[], bytes]) -> None:
-    """Send frames on one connection, each made by `make`, until the broker closes it or does not respond for a while. (It may then be
-    waiting for the rest of a frame.)"""
+    """Send frames on one connection, each made by `make`, until the broker closes the connection or does not respond for a while. (It may
+    then be waiting for the rest of a frame.)"""
     with target.connect() as peer:
         peer.settimeout(ANSWER_WAIT_S)
         for _ in range(FRAMES_PER_CONNECTION):
@@ -130,7 +130,8 @@ def half_frames(target: Target) -> None:
 
 
 def slow_loris(target: Target) -> None:
-    """Open many connections that announce a large frame, and send one byte on each now and then (a Slowloris attack)."""
+    """Open many connections on which a large frame is announced, and from time to time send one byte on each of them (a Slowloris
+    attack)."""
     for peer in target.loris:
         try:
             peer.send(b"\x00")

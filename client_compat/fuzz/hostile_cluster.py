@@ -156,7 +156,7 @@ class _GoodClient:
 
 
 class _Attack:
-    """Makes client connections whose requests the cluster answers with false responses, and records what the gateway did wrong."""
+    """Makes client connections whose requests the cluster answers with false responses, and records each wrong reaction of the gateway."""
 
     def __init__(self, front: BrokerProcess, cluster: _Cluster, turns: LongestTurn, run: HostileRun) -> None:
         self._front, self._cluster, self._turns, self._run = front, cluster, turns, run

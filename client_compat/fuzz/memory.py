@@ -52,8 +52,8 @@ LOG_IN = "LOGIN"
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """An attack on request memory: each of `connections` connections announces a request of `announced` bytes, sends `sent` of them, and
-    then a byte now and then."""
+    """An attack on request memory: each of `connections` connections announces a request of `announced` bytes, sends `sent` of these bytes,
+    and then one byte from time to time."""
 
     name: str
     connections: int
@@ -108,7 +108,7 @@ class _Trickle:
 
 
 def attack_for_ever(attack: Attack, port: int) -> None:
-    """Occupy as much of the broker's memory as possible, until the process is ended."""
+    """Occupy as much of the request memory of the broker at `port` as `attack` describes, until this process is ended."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 2 * attack.connections)), hard))
     peers: list[_Trickle] = []

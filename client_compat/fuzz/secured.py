@@ -48,7 +48,7 @@ class UnauthorizedAccess(RuntimeError):
 
 @dataclass(slots=True)
 class SecuredListeners:
-    """The listeners of a secured broker from an attacker's point of view."""
+    """An attacker's access to the listeners of a secured broker: opens connections and counts them in `target`."""
 
     broker_security: BrokerSecurity
     target: Target
@@ -58,13 +58,13 @@ class SecuredListeners:
         return self.target.rng
 
     def plain(self, listener: str) -> socket.socket:
-        """Open a connection without TLS to any listener."""
+        """Open a connection without TLS to the broker's listener `listener`, and return it."""
         self.target.counts["connections"] += 1
         return socket.create_connection((HOST, self.broker_security.ports[listener]), CONNECT_WAIT_S)
 
     @contextmanager
     def through(self, listener: str) -> Iterator[socket.socket]:
-        """Open a connection, with TLS if the listener requires it."""
+        """Open a connection to the listener `listener`, with TLS unless the listener is BARE, and yield it."""
         with self.plain(listener) as connected:
             if listener == "BARE":
                 yield connected
@@ -167,7 +167,8 @@ class _LoginState:
     server_first: bytes = b""
 
     def made(self, kind: str) -> bytes:
-        """Return the bytes of the next message of type `kind`: a handshake, a token, or another request."""
+        """Return the bytes of the next message of type `kind`: "handshake", "token", "request" (another valid request), or any other word
+        for a damaged request."""
         listeners = self.listeners
         match kind:
             case "handshake":

@@ -332,7 +332,7 @@ def _listeners(ports: Mapping[str, tuple[int, int]]) -> dict[str, str]:
 
 @contextmanager
 def running(cluster: Cluster) -> Iterator[Cluster]:
-    """Start the cluster, and stop it at the end of the context; no process of it is left then."""
+    """Start the cluster, and stop it at the end of the context; no process of the cluster is left then."""
     with cluster.links or nullcontext():
         try:
             cluster.start()

@@ -29,7 +29,7 @@ _DEPENDENCY = re.compile(r"<artifactId>([^<]+)</artifactId>\s*<version>([^<]+)</
 
 
 class KafkaMissing(RuntimeError):
-    """Apache Kafka is not available on this machine. The message says what to install, or has Maven's output."""
+    """Raised when Apache Kafka is not available on this machine. The message says what to install, or has Maven's output."""
 
 
 def default_version() -> str:

@@ -1,4 +1,5 @@
-"""Idempotence without transactions ends with the producer: after a restart it is a new producer, and what it sends again is stored again.
+"""Idempotence without transactions ends with the producer: after a restart the application has a new producer id, and the broker stores
+again each record that is sent again.
 
 This is no client bug, but users often expect more of `enable.idempotence`. With a transactional id, the restarted producer fences the old
 instance and aborts its open transaction, so read_committed consumers see only the new copy.

@@ -35,11 +35,11 @@ Note = Callable[[str], None]
 
 
 class BuildFailed(RuntimeError):
-    """A program could not be built. The text is the end of the toolchain's output."""
+    """Raised when a client program could not be built. The text is the end of the toolchain's output."""
 
 
 class ToolchainMissing(RuntimeError):
-    """A language's toolchain is not installed. The text says what to install."""
+    """Raised when a language's toolchain is not installed. The text says what to install."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ STABLE_TIMEOUT_S = 45.0
 COMMIT_S = 20.0
 TURN_MS = 400
 MORE = 1_000_000
-"""A number of records that no topic has, so that a poll for so many ends only by its timeout."""
+"""A number of records that no topic has. A poll for this number of records therefore ends only by its timeout."""
 OFFSET_FETCH_VERSION = 7
 
 Assignments = list[set[Partition]]
@@ -42,7 +42,7 @@ class Members:
         self.consumers.append(consumer)
 
     def poll(self, timeout_ms: int = TURN_MS) -> None:
-        """Poll all members once, at the same time."""
+        """Poll all members once, at the same time, and add the received records to `taken`."""
         found = in_parallel(*(partial(consumer.poll, MORE, timeout_ms) for consumer in self.consumers))
         for index, records in enumerate(found):
             while len(self.taken) <= index:

@@ -51,7 +51,8 @@ class Losses:
 
 
 class Proxy:
-    """A proxy from `port` to `broker_port` that runs in its own thread. Use it as a context manager."""
+    """A TCP proxy from `port` to the broker at `broker_port`, which drops the responses that `losses` chooses. It runs in its own thread;
+    use it as a context manager."""
 
     def __init__(self, port: int, broker_port: int, losses: Losses) -> None:
         self.port, self.losses = port, losses

@@ -1,4 +1,5 @@
-"""Scenarios: functions over a `ScenarioContext`, with a name, a one-sentence promise, and their requirements.
+"""Scenarios of the compatibility matrix: functions that test a client with a broker. A scenario has a name, a promise (one sentence that it
+proves) and requirements, and gets a `ScenarioContext`.
 
 Rules:
 - A scenario creates topics and groups with unique names, so that all scenarios can share a broker.
@@ -31,7 +32,7 @@ TIMEOUT_S = 90.0
 
 
 class ScenarioFailed(AssertionError):
-    """A scenario's promise does not hold; the text says what was expected and what was found."""
+    """Raised when a scenario's promise does not hold; the text says what was expected and what was found."""
 
 
 def expect(holds: bool, what: str) -> None:

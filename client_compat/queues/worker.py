@@ -1,5 +1,5 @@
-"""The worker of a share group processes a queue: any number of workers take records of one partition, and acknowledge each record by
-itself."""
+"""The worker of a share group, which processes a topic as a queue. Any number of workers take records of one partition, and acknowledge
+each record individually."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from client_compat.support.brokers import BrokerProcess, ottla
 
 BROKERS = ("ottla", "kafka")
 SETTINGS = {f"group.streams.{bound}session.timeout.ms": "10000" for bound in ("min.", "")}
-"""Broker settings with which a streams group expels a killed member after 10 s, as soon as a classic group does."""
+"""Broker settings with which a streams group removes a killed member after 10 s, as a classic group does."""
 FLIGHTS = 3_000
 FIRST_SOURCE = "flights-0"
 LINGER_S = (0.0, 2.5)

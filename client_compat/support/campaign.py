@@ -46,7 +46,7 @@ class Outcome(Protocol):
         """Whether the campaign checked something, and every check had the expected result."""
 
     def show(self, console: Console) -> None:
-        """Print what was done and what was found."""
+        """Print the campaign's actions and findings."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ Run = TypeVar("Run")
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A statement that the demo must prove, and whether it did."""
+    """A promise: a statement that the demo must prove, and whether it was proved."""
 
     text: str
     kept: bool
@@ -28,7 +28,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """The outcome of a demo: its promises, and tables of what was seen."""
+    """The outcome of a demo: its promises (statements that it must prove), and tables of the observed results."""
 
     promises: Sequence[Promise]
     tables: RenderableType = ""

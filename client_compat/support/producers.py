@@ -46,7 +46,7 @@ class Feed(ABC):
 
     @abstractmethod
     def failed(self, number: int, error: object) -> None:
-        """Record that record `number` was rejected, and the client does not retry."""
+        """Record that record `number` was rejected and the client will not retry it."""
 
     @property
     def client_is_lost(self) -> bool:

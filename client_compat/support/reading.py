@@ -27,7 +27,7 @@ logging.getLogger("aiokafka").addHandler(logging.NullHandler())
 
 
 class Consumed(NamedTuple):
-    """One consumed record; a null value is empty here."""
+    """One consumed record. A null value is represented by empty bytes."""
 
     partition: int
     offset: int

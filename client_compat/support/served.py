@@ -1,4 +1,4 @@
-"""Waits between two faults until every client has been served, because only then does the next fault count as under load."""
+"""Waits between two faults until every client has been served. Only then is the next fault injected under load."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SIZE_BYTES = 2 << 30
-"""The disk's size in bytes while it is not filled. It is a tmpfs, which takes memory only for what is written."""
+"""The disk's size in bytes while it is not filled. The disk is a tmpfs, so only the written bytes take memory."""
 TRIES_MAX = 100
 
 

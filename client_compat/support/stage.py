@@ -53,7 +53,7 @@ class Stage:
         self.say(line)
 
     def producer(self, **settings: object) -> Producer:
-        """Make a confluent-kafka producer with short retry intervals. Write dots of setting names as `_`."""
+        """Return a confluent-kafka producer with short retry intervals. In the names of `settings`, `_` stands for a dot."""
         named = {name if name.endswith("_cb") else name.replace("_", "."): value for name, value in settings.items()}
         return Producer({"bootstrap.servers": self.broker.bootstrap, **QUICK, **named}, logger=QUIET)
 

@@ -126,7 +126,8 @@ class Timetable:
 
 @contextmanager
 def _prepared(site: Site, name: str, requests: int) -> Iterator[tuple[str, list[bytes], socket.socket]]:
-    """Create a topic with one partition, build `requests` Produce requests for it, and open a connection."""
+    """Create a topic with one partition, build `requests` Produce requests for it, and open a connection to the broker. Yield the topic's
+    name, the encoded requests and the connection."""
     bootstrap, stamp = site.broker.bootstrap, int(time.time() * 1_000)
     with topic(site, name, 1) as full, dial(bootstrap) as peer:
         yield full, frames(full, RECORD_BYTES, requests, producers(bootstrap, 1)[0], timestamp_ms=stamp), peer

@@ -167,7 +167,7 @@ class _Load:
 
     @classmethod
     def to(cls, broker: BrokerProcess, stack: ExitStack) -> _Load:
-        """Return a load whose workers are connected to the broker and have warmed it up."""
+        """Return a load whose workers are connected to the broker; the workers have already sent some requests to warm the broker up."""
         workers, each, ends = [], BUSY_PARTITIONS // WORKERS, _ends(broker)
         for number, producer in enumerate(producers(broker.bootstrap, WORKERS)):
             mine = range(number * each, (number + 1) * each)

@@ -29,7 +29,8 @@ def _joining(group: str, **more: object) -> ConsumerOptions:
 
 
 def _member(context: ScenarioContext, group: str, *topics: str, **more: object) -> Consumer:
-    """Return a member of the group that subscribes to `topics` and commits as its client does by default."""
+    """Return a member of the group, in its own client program, that subscribes to `topics` and commits as its client does by default.
+    `more` are further consumer options."""
     return member(context, _joining(group, **more), topics)
 
 
