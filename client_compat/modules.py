@@ -3,8 +3,8 @@ its language (Java, Python, Go, Node), as a user's test would.
 
 Rules:
 - Each start is a new process, as in a test run. Only the image's name is changed.
-- The modules' reaper (Ryuk) is off, and the modules get the host of published ports. For either they would pull another image, which is not
-  available everywhere (in a container, Java's module starts Alpine to find the host).
+- The modules' reaper (Ryuk) is off, and an environment variable names the host of published ports. Otherwise the modules would pull further
+  images, which are not available everywhere: Ryuk's, and in a container Alpine, which Java's module starts to find the host.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Real faults in logs that Apache Kafka wrote, according to Kafka's own log messages. The audit is right to report them.
 
-If Kafka 4.3.1's transaction coordinator does not know a partition's leader, it treats the partition as deleted and omits its marker
-(`TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue`). After a kill, it may load its transactions before it knows the leaders. It
-usually retries such a transaction, but sometimes completes it (in two of six runs of the workload `kills`). A committed transaction then
-lacks a marker, and its records get the outcome of the producer's next transaction.
+If Kafka 4.3.1's transaction coordinator does not know a partition's leader, the coordinator treats the partition as deleted and omits the
+transaction's marker there (`TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue`). After a kill, the coordinator may load its
+transactions before it knows the leaders. Usually it retries to end such a transaction, but in two of six runs of the workload `kills` it
+recorded the transaction as complete. A committed transaction then lacks a marker, and its records get the outcome of the producer's next
+transaction.
 """
 
 from __future__ import annotations

@@ -83,7 +83,8 @@ def table(profile: Profile, counts: Counter[str], title: str) -> Table:
 
 @contextmanager
 def recorded(directory: Path, form: str, output: Path) -> Iterator[BrokerProcess]:
-    """Run Ottla under py-spy. On exit the broker is stopped, because py-spy writes its output when the process ends."""
+    """Run Ottla under py-spy, which samples it into the file `output` in the format `form`; yield the broker. On exit the broker is
+    stopped, because py-spy writes its output when the process ends."""
     program = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or "py-spy"
     plain = PEERS[OURS].make(directory)
     argv = [program, "record", "--rate", str(RATE), "--format", form, "--output", str(output), "--", *plain.argv]

@@ -69,8 +69,8 @@ def pause_process(cluster: Cluster, node: Node, rng: random.Random) -> str:
 
 
 def cut_off(cluster: Cluster, broker: Node, rng: random.Random) -> str:
-    """Pause all other brokers, so that `broker` appends records that its followers do not get; then kill it, resume the others, and start
-    it again. Return for how long it was down, as text."""
+    """Pause all other brokers, so that `broker` appends records that its followers do not get; then kill `broker`, resume the others, and
+    start `broker` again. Return for how long it was down, as text."""
     others = [other for other in cluster.brokers if other is not broker]
     for other in others:
         other.process.pause()
@@ -133,8 +133,8 @@ def force_controller_write(cluster: Cluster) -> None:
 
 
 def take_over(cluster: Cluster, broker: Node, rng: random.Random) -> str:
-    """Stop the broker, and start the other program (Ottla for Apache Kafka, or the reverse) on its directory and with its id. Return the
-    new program's name as text."""
+    """Stop the broker, and start the other program (Ottla for Apache Kafka, or the reverse) on the broker's directory and with its id.
+    Return the new program's name as text."""
     broker.stop()
     broker.kind = Kind.OTTLA if broker.kind == Kind.KAFKA else Kind.KAFKA
     broker.start()

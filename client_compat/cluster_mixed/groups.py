@@ -1,9 +1,9 @@
-"""Consumer groups of real clients that read every record and commit their positions; at the end, the received records are compared with
-the log.
+"""Consumer groups of real clients that read every record and commit their positions; at the end, the received records are compared with the
+log.
 
 Rules:
-- A group has at least two members: a classic group of different clients, one of the clients that support KIP-848, and one of aiokafka. A
-  failed member is opened anew.
+- There are up to three groups: a classic group of different clients, a classic group of aiokafka alone, and a group of the clients that
+  support KIP-848. Each has at least two members. A failed member is opened anew.
 - A group must receive every record of the log, unchanged.
 - A committed offset that a member fetches is never below an offset whose commit was acknowledged before. aiokafka 0.14 is not checked: it
   treats a rejected OffsetFetch like that of a group without offsets, and starts from the beginning.

@@ -42,8 +42,9 @@ Offset = tuple[int, int]
 
 @dataclass(slots=True)
 class Delivery:
-    """A record that a member acquired. `accepts`: the member accepts the record, not releases it. `sent`: when its ShareFetch request was
-    sent. `accepted`: when the broker confirmed the acceptance; 0 if it never did. Both are times of the monotonic clock."""
+    """A record that a member acquired. `accepts`: the member accepts the record, not releases it. `sent`: when the ShareFetch request that
+    acquired the record was sent; `accepted`: when the broker confirmed the acceptance, 0 if it never did. Both times are seconds of the
+    monotonic clock."""
 
     offset: Offset
     sent: float

@@ -48,13 +48,16 @@ class ShareVerdict(Counted):
     accepted: int = 0
     deliveries: int = 0
     lost: int = 0
-    """The number of produced records that no member accepted. An acceptance counts even if the broker did not answer it."""
+    """The number of produced records that no member accepted. A record counts as accepted even if the broker did not answer the
+    acceptance."""
     delivered_again: int = 0
-    """The number of records that were delivered to a request although their acceptance had been answered before the request was sent."""
+    """The number of records that were delivered again after their acceptance: the broker had confirmed the acceptance before the later
+    ShareFetch request was sent."""
 
 
 class Producer:
-    """Appends batches to the topic on a thread of its own. `offsets` are the records whose Produce request was acknowledged."""
+    """Appends batches to the topic on a thread of its own. `offsets` has the partition and offset of each record whose Produce request was
+    acknowledged."""
 
     def __init__(self, ports: Sequence[int], rng: random.Random) -> None:
         self.offsets: set[Offset] = set()

@@ -31,8 +31,8 @@ Value = tuple[int, int]
 
 
 class Lost(NamedTuple):
-    """An acknowledged record that no consumer receives. `at_ms`: the time of the acknowledgement. `held_by`: ids of the brokers that have
-    the record on disk. `there_now`: the client and number of the record that is now at its offset, if any."""
+    """An acknowledged record that no consumer receives. `at_ms`: the time of the acknowledgement, in wall-clock ms. `held_by`: ids of the
+    brokers that have the record on disk. `there_now`: the client and number of the record that is now at its offset, if any."""
 
     client: str
     number: int
@@ -49,8 +49,8 @@ class Lost(NamedTuple):
 
 @dataclass(slots=True)
 class Judged:
-    """A finished act (experiment) of the demo, and what is wrong with its logs. `acked_ms`: the times of all acknowledgements. `lost`:
-    acknowledged records that no consumer receives. `missing`: how many acknowledged records are on no leader's disk."""
+    """A finished act (experiment) of the demo, and the faults that were found in its logs. `acked_ms`: the times of all acknowledgements.
+    `lost`: acknowledged records that no consumer receives. `missing`: how many acknowledged records are on no leader's disk."""
 
     played: FinishedAct
     audit: Verdict

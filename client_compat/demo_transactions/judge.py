@@ -12,9 +12,9 @@ from client_compat.demo_transactions.counting import Counts, Increment
 
 @dataclass(slots=True)
 class Judgement:
-    """The comparison of the pipeline's output with the correct counts. `flights`, `summed`, `never`, `once` and `more_than_once` are
-    numbers of flights; `increments` of output records; `counts` of (carrier, hour) pairs, and `wrong` of those with a wrong sum; `torn` of
-    input ranges that were counted in part."""
+    """The comparison of the pipeline's output with the correct counts. Numbers of flights: `flights` (all), `summed` (the sum of the
+    output), `never`, `once` and `more_than_once` (by how often they were counted). `increments`: number of output records. `counts`: number
+    of (carrier, hour) pairs; `wrong`: number of pairs with a wrong sum. `torn`: number of input ranges that were counted in part."""
 
     flights: int
     increments: int = 0

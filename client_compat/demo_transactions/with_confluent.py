@@ -32,8 +32,8 @@ _LOGGER = logging.getLogger("confluent-kafka")
 @contextmanager
 def _sorted_errors() -> Iterator[None]:
     """Convert exceptions of confluent-kafka to `Fenced` (another instance has fenced this one) or `Failed` (any other error).
-    confluent-kafka reports a fatal error as a SystemError whose cause is the KafkaException, because it raises it within its own callbacks.
-    """
+    confluent-kafka reports a fatal error as a SystemError whose cause is the KafkaException, because the exception is raised within
+    confluent-kafka's own callbacks."""
     try:
         yield
     except (KafkaException, SystemError) as error:

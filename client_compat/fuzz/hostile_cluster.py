@@ -3,7 +3,7 @@
 Checks, while a good client uses a good broker through the same gateway:
 - The gateway's process survives, its memory stays below a limit, and its log contains no trace of a bug.
 - The good client keeps its connection, and no response takes longer than a limit.
-- A connection on which the cluster lied is closed, and so is one to a broker with an impossible address.
+- The gateway closes a connection on which the cluster sent a false response, and a connection to a broker with an impossible address.
 """
 
 from __future__ import annotations

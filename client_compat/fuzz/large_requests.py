@@ -293,8 +293,8 @@ def _frame(request: Message, version: int) -> bytes:
 
 
 def _is_answered(frame: bytes, port: int) -> bool:
-    """Return whether a user without permissions gets a response to the frame. If not, it exceeds a limit of the broker: the size check
-    comes before authorization."""
+    """Return whether a user without permissions gets a response to the frame. If not, the frame exceeds a limit of the broker, because the
+    broker checks sizes before it authorizes."""
     try:
         with _Attacker(port, GUEST) as attacker:
             return len(list(attacker.exchange(frame))) == 1

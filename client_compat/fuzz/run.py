@@ -156,7 +156,7 @@ def _tidy(bootstrap: str, stop: threading.Event) -> None:
 
 
 def fuzz(directory: Path, seconds: float, run: FuzzRun, *, on_look: Callable[[FuzzRun], None]) -> FuzzRun:
-    """Attack a new broker in `directory`, which is created here, for `seconds`.
+    """Start a new broker in `directory`, which is created here, and attack it for `seconds` seconds.
 
     `run` provides the limits and receives the results. Raises `BrokerFailed` if the broker does not start, and `RunFailed` if a normal
     client gives up.

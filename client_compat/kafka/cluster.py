@@ -63,7 +63,7 @@ COMMON: Mapping[str, str] = {
     "replica.high.watermark.checkpoint.interval.ms": "200",
     "auto.create.topics.enable": "false",
 }
-"""Common settings of every node. With them, the controller elects a returned broker as preferred leader within about two seconds."""
+"""Common settings of every node. With them, the controller elects a restarted broker as preferred leader within about two seconds."""
 
 
 class Kind(StrEnum):
@@ -152,8 +152,8 @@ class Cluster:
 
     With `combined`, broker 1 is also the only controller. With `inter_broker_listener`, brokers have a separate listener for each other,
     INTER_BROKER_LISTENER; with `can_be_cut` they reach each other (but not their clients) through `links`. `users` are the SCRAM users of
-    the new cluster, in the format of `--add-scram`. Its Kafka brokers, not its controllers, run with `jvm`;
-    `ottla` is the command of its other nodes, for instance of another checkout, and `options` are more arguments of their `ottla serve`.
+    the new cluster, in the format of `--add-scram`. `jvm` are the JVM options of its Kafka brokers (not of its controllers); `ottla` is the
+    command of its other nodes, for instance of another checkout, and `options` are more arguments of their `ottla serve`.
     """
 
     directory: Path

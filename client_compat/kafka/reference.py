@@ -45,7 +45,8 @@ SETTINGS: Mapping[str, str] = {
 }
 
 QUORUM_FOUND_SINCE = (3, 9)
-"""The first release with quorums that change (KIP-853) and that finds controllers by `controller.quorum.bootstrap.servers`."""
+"""The first release in which the controllers of a quorum can change (KIP-853), and in which nodes find them by
+`controller.quorum.bootstrap.servers`."""
 KRAFT_SINCE = (3, 3)
 """The first release whose KRaft mode is for production (KIP-833)."""
 OF_KRAFT = ("process.roles", "controller.listener.names", "listener.security.protocol.map")

@@ -19,7 +19,7 @@ VALUES = ["1", "2", "3", "4"]
 
 def reorders(stage: Stage) -> bool:
     """Send four batches with confluent-kafka, all in flight, of which the first fails with NOT_ENOUGH_REPLICAS and is retried. Return
-    whether the retry is stored behind the others without idempotence, and in order with it."""
+    whether the retried batch is stored behind the others without idempotence, and in order with idempotence."""
     off, _ = _send(stage, "steps-off", idempotent=False)
     on, _ = _send(stage, "steps-on", idempotent=True)
     return off == [FIRST, *VALUES[1:], VALUES[0]] and on == [FIRST, *VALUES]
@@ -27,7 +27,7 @@ def reorders(stage: Stage) -> bool:
 
 def loses_the_first(stage: Stage) -> bool:
     """Reproduce the loss of a rejected first batch: an idempotent producer that the partition does not know yet has four batches in flight.
-    Return whether the first one is not stored, although the client reports it as delivered."""
+    Return whether the client reports the first batch as delivered although it is not stored."""
     stored, outcomes = _send(stage, "steps-unknown", idempotent=True, known=False)
     return stored == VALUES[1:] and outcomes == {"1": "delivered, without an offset", "2": "offset 0", "3": "offset 1", "4": "offset 2"}
 

@@ -1,8 +1,9 @@
 """`python -m client_compat.release`: build the sdist and a wheel for each installed CPython in `dist`, and check, install and test each.
 
 With a container engine, cibuildwheel builds the wheels in its manylinux images. Without one, each interpreter builds its own wheel, and
-auditwheel determines the C library symbols it needs and renames it after the oldest version that has them. Every wheel and the sdist are
-then installed into a separate environment with the pinned dependencies and tested there (smoke.py). The exit code is 0 if all passed.
+auditwheel determines which C library symbols the wheel needs, and names the wheel after the oldest C library version that has them. Every
+wheel and the sdist are then installed into a separate environment with the pinned dependencies and tested there (smoke.py). The exit code
+is 0 if all passed.
 """
 
 from __future__ import annotations
@@ -105,8 +106,8 @@ def _of_this_machine(console: Console, sdist: Path, pythons: dict[str, Python], 
 
 
 def _repaired(wheel: Path) -> Path:
-    """Put the wheel into `dist` and return its new path. auditwheel renames it after the oldest C library that it runs with; a wheel
-    without compiled code is only copied."""
+    """Put the wheel into `dist` and return its new path. auditwheel names the wheel after the oldest C library version that it runs with; a
+    wheel without compiled code is only copied."""
     if wheel.name.endswith("-any.whl"):
         return Path(shutil.copy2(wheel, DIST))
     before = {*DIST.iterdir()}

@@ -20,8 +20,8 @@ MADE_FROM = ("pyproject.toml", "setup.py", "constraints.txt", *(f"protocol/recor
 
 
 def main(arguments: list[str]) -> int:
-    """Run pytest with these arguments on each supported Python that is installed, and print a line of result for each. Return the exit
-    code."""
+    """Run pytest with these arguments on each supported Python that is installed, and print the result for each, one per line. Return the
+    exit code."""
     if arguments in (["-h"], ["--help"]):
         print(__doc__)
         return 0

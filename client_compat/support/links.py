@@ -122,8 +122,8 @@ class _End(asyncio.Protocol):
         return self._transport is None
 
     def look(self) -> None:
-        """Start or stop reading from this end. It reads only while the other end is connected and its write buffer is not full, and the
-        direction is not cut."""
+        """Start or stop reading from this end. This end reads only while the other end is connected, the other end's write buffer is not
+        full, and the direction is not cut."""
         if self._transport is None or self._transport.is_closing():
             return
         if self.other is None or self.way is None or self._full or self._links.is_cut(self.way):

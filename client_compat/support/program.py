@@ -30,7 +30,7 @@ def run(main: Callable[..., None]) -> None:
 
 
 def new_console(*, stderr: bool = False, highlight: bool = True) -> Console:
-    """Make a console; if the output is a pipe, which has no width, the console is wide enough for lines of evidence."""
+    """Make a console; if the output is no terminal, the console is wide enough that long lines are not wrapped."""
     console = Console(stderr=stderr, highlight=highlight)
     return console if console.is_terminal else Console(stderr=stderr, highlight=highlight, width=PIPE_WIDTH)
 

@@ -35,7 +35,8 @@ class Consumed(NamedTuple):
 
 
 def read_with_confluent(bootstrap: str, topic: str, partitions: int, isolation: str) -> list[Consumed]:
-    """Read the topic; return records by offset within each partition. Raises `RunFailed` if the end of the log is not reached."""
+    """Read the topic with confluent-kafka; return the records, ordered by offset within each partition. `isolation` is the isolation.level.
+    Raises `RunFailed` if the end of the log is not reached."""
     consumer, quiet = _consumer(bootstrap, isolation), 0
     taken: list[Consumed] = []
     at_end: set[int | None] = set()
@@ -53,8 +54,8 @@ def read_with_confluent(bootstrap: str, topic: str, partitions: int, isolation: 
 
 
 def read_with_aiokafka(bootstrap: str, topic: str, partitions: int, isolation: str) -> list[Consumed]:
-    """Read the topic with aiokafka; return records by offset within each partition. Raises `RunFailed` if the end of the log is not
-    reached."""
+    """Read the topic with aiokafka; return the records, ordered by offset within each partition. `isolation` is the isolation level. Raises
+    `RunFailed` if the end of the log is not reached."""
     return asyncio.run(_read_with_aiokafka(bootstrap, topic, partitions, isolation))
 
 
@@ -76,8 +77,8 @@ async def _read_with_aiokafka(bootstrap: str, topic: str, count: int, isolation:
 
 
 def _quiet(came: object, quiet: int, what: str) -> int:
-    """Return the number of consecutive reads without records: 0 if `came` has records, otherwise `quiet` + 1. Raises `RunFailed` if it
-    exceeds QUIET_READS_MAX."""
+    """Return the number of consecutive reads without records: 0 if `came` has records, otherwise `quiet` + 1. Raises `RunFailed` if that
+    number exceeds QUIET_READS_MAX."""
     quiet = 0 if came else quiet + 1
     if quiet > QUIET_READS_MAX:
         raise RunFailed(f"{what} cannot be reached; is a transaction hanging?")
@@ -85,8 +86,8 @@ def _quiet(came: object, quiet: int, what: str) -> int:
 
 
 def wait_until_stable(bootstrap: str, topic: str, partitions: int) -> None:
-    """Wait until the last stable offset of each partition is its end, because markers are written only after EndTxn was answered. Raises
-    `RunFailed` after a timeout."""
+    """Wait until each partition's last stable offset equals its end offset; this takes a moment, because markers are written only after
+    EndTxn was answered. Raises `RunFailed` after a timeout."""
     deadline = time.monotonic() + STABLE_TIMEOUT_S
     while ends(bootstrap, topic, partitions) != (written := ends(bootstrap, topic, partitions, "read_uncommitted")):
         if time.monotonic() > deadline:

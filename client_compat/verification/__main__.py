@@ -1,7 +1,7 @@
-"""`make verify-samples`: runs `ottla verify` on the sample programs and prints a table of the results. Correct programs run all scenarios,
-programs with a mistake those that must expose it.
+"""`make verify-samples`: runs `ottla verify` on the sample programs and prints a table of the results. Correct programs run all scenarios;
+programs with a mistake run those that must expose the mistake.
 
-With `--bootstrap` they run on an existing cluster. There, scenarios that cannot run need not expose a mistake.
+With `--bootstrap` they run on an existing cluster. Scenarios that cannot run there need not expose a mistake.
 """
 
 from __future__ import annotations

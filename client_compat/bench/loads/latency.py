@@ -2,7 +2,7 @@
 
 Rules:
 - Paced requests are sent on schedule, whether or not earlier ones were answered. Their latency counts from the scheduled time, so that a
-  stall affects every request due meanwhile (no coordinated omission).
+  stall affects every request that was due meanwhile (this avoids coordinated omission).
 - The client spins just before a send, because a timer wakes late.
 - Python's garbage collector is off during a measurement.
 """
@@ -44,7 +44,7 @@ def percentiles(seconds: Sequence[float]) -> Values:
 
 def one_in_flight(site: Site, *, requests: int) -> Values:
     """Measure the time from a Produce request to its acknowledgement with one request in flight: each is sent when the previous one is
-    answered. Return percentiles."""
+    answered. Return percentiles in milliseconds."""
     with _prepared(site, "latency-1", requests) as (_, made, peer), _no_collection():
         return percentiles(one_by_one(peer, made))
 
@@ -66,8 +66,8 @@ def one_by_one(peer: socket.socket, made: Sequence[bytes]) -> list[float]:
 
 
 def paced(site: Site, *, rate: int, seconds: int) -> Values:
-    """Measure the time from the scheduled send of a Produce request to its acknowledgement, at `rate` requests a second; return
-    percentiles."""
+    """Measure the time from the scheduled send of a Produce request to its acknowledgement, at `rate` requests a second; return percentiles
+    in milliseconds."""
     with _prepared(site, "latency-paced", rate * seconds) as (_, made, peer), _no_collection():
         taken: list[float] = []
         reader, timetable = FrameReader(FRAME_BYTES_MAX), Timetable(peer, made, rate)
@@ -83,7 +83,7 @@ def paced(site: Site, *, rate: int, seconds: int) -> Values:
 
 def end_to_end(site: Site, *, rate: int, seconds: int) -> Values:
     """Measure the time from the scheduled send of a record to its arrival at a consumer that waits at the end of the log; return
-    percentiles."""
+    percentiles in milliseconds."""
     with _prepared(site, "end-to-end", rate * seconds) as (name, made, peer), dial(site.broker.bootstrap) as consumer, _no_collection():
         taken: list[float] = []
         acks, fetched, timetable = FrameReader(FRAME_BYTES_MAX), FrameReader(FRAME_BYTES_MAX), Timetable(peer, made, rate)

@@ -28,8 +28,8 @@ RECORD_BYTES = 100
 TIMEOUT_S = 60.0
 QUIET_S, QUIET_LOOKS = 2.0, 60
 QUIET_CHANGE = 0.02
-"""The difference between two samples of the brokers' CPU use (1.0 is one processor) below which they have finished the work for the new
-partitions."""
+"""If two successive samples of the brokers' CPU use (1.0 is one processor) differ by no more than this, the brokers have finished the work
+for the new partitions."""
 REST_S = 6.0
 
 

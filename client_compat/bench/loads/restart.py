@@ -2,8 +2,8 @@
 
 Rules:
 - The brokers stop cleanly, one after the other, so that no ISR has more than one broker. The controller stays.
-- The restart begins when the sessions of the stopped brokers are over. Until then Kafka's controller refuses a new process of a broker
-  (DUPLICATE_BROKER_REGISTRATION), so that one that starts in less time would only wait.
+- The restart begins when the sessions of the stopped brokers are over. Until then Kafka's controller rejects the registration of a
+  restarted broker (DUPLICATE_BROKER_REGISTRATION), so a broker that starts faster would only wait.
 - The brokers start at the same time. The restart ends when the metadata of each names a leader and a full ISR for every partition.
 """
 
@@ -28,7 +28,8 @@ RECORD_BYTES = 100
 WRITE_TIMEOUT_S, STOP_TIMEOUT_S, START_TIMEOUT_S = 120.0, 300.0, 900.0
 POLL_S = 0.1
 SESSION_S = int(CLUSTER_SETTINGS["broker.session.timeout.ms"]) / 1000 * 9 / 8 + 1
-"""The time after which the session of a stopped broker is over: its timeout, an eighth of it until the controller's next check, and 1 s."""
+"""The time, in seconds, after which the session of a stopped broker is over: its timeout, an eighth of it until the controller's next
+check, and 1 s."""
 
 
 def with_data(site: Site, *, partitions: int) -> Values:

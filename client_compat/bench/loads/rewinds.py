@@ -2,7 +2,7 @@
 closed segments) by size, beside a copy of the directory and beside a fresh broker that is filled again.
 
 Rules:
-- Marks and rewinds are measured over HTTP, the fork and the copy as commands, each as long as its user waits.
+- Marks and rewinds are measured over HTTP, the fork and the copy as commands. Each is measured for as long as its user waits.
 - Before each rewind a megabyte is written, and then the broker has time to make its next copy, as during a test.
 - Segments have a megabyte, so that more than one megabyte per topic leaves closed segments, which a fork shares.
 """

@@ -1,5 +1,5 @@
-"""Builds the Go programs of the benchmark (kfake, a broker, and toxiproxy). Each is a Go module in a folder beside this file; it is left
-out on a machine without Go."""
+"""Builds the Go programs of the benchmark (kfake, a broker, and toxiproxy). Each program is a Go module in a folder beside this file. On a
+machine without Go, the programs are left out."""
 
 from __future__ import annotations
 
