@@ -45,9 +45,9 @@ class Mark:
 
     directory: Path
     now_ms: int
-    histories: Sequence[tuple[int, int, int]]
-    """For each broker, how many sends, reads and transaction ends of its clients had been recorded at the mark
-    (`testing.history.History.length`). A rewind drops those recorded later. Empty if no history is recorded."""
+    histories: Sequence[tuple[int, int, int, int]]
+    """For each broker, how much of what its clients did had been recorded at the mark (`testing.history.History.length`). A rewind
+    drops what was recorded later. Empty if no history is recorded."""
     incarnations: Mapping[int, bytes]
     """The incarnation id of each cluster broker, by node id."""
 
@@ -80,7 +80,7 @@ class Marks(Generic[T]):
         self,
         now_ms: int,
         mark_as_clean: Callable[[Path], object],
-        histories: Sequence[tuple[int, int, int]] = (),
+        histories: Sequence[tuple[int, int, int, int]] = (),
         incarnations: Mapping[int, bytes] | None = None,
     ) -> Mark:
         """Make a mark (a saved state): fork the data directory, which must be saved (`LogDir.save`) and must not change meanwhile. Return

@@ -104,7 +104,6 @@ class History:
     sends: list[Send] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     ends: list[End] = field(default_factory=list)
-    complete: bool = True
     _held_bytes: int = 0
 
     def __call__(self, exchange: Exchange) -> None:
@@ -116,13 +115,19 @@ class History:
         elif exchange.subject.api is ApiKey.END_TXN:
             self._take_end(exchange)
 
-    def length(self) -> tuple[int, int, int]:
-        """Return the numbers of sends, reads and transaction ends recorded so far. `cut` takes this value to return to this point."""
-        return len(self.sends), len(self.reads), len(self.ends)
+    @property
+    def complete(self) -> bool:
+        """Whether everything was recorded; False once keys and values took more than `BYTES_MAX` bytes."""
+        return self._held_bytes <= BYTES_MAX
 
-    def cut(self, length: tuple[int, int, int]) -> None:
-        """Remove all sends, reads and transaction ends that were recorded after the call of `length` that returned `length`."""
-        sends, reads, ends = length
+    def length(self) -> tuple[int, int, int, int]:
+        """Return the numbers of sends, reads and transaction ends recorded so far, and the bytes that they count for. `cut` takes this
+        value to return to this point."""
+        return len(self.sends), len(self.reads), len(self.ends), self._held_bytes
+
+    def cut(self, length: tuple[int, int, int, int]) -> None:
+        """Remove everything that was recorded after the call of `length` that returned `length`."""
+        sends, reads, ends, self._held_bytes = length
         del self.sends[sends:], self.reads[reads:], self.ends[ends:]
 
     def _take_sends(self, exchange: Exchange) -> None:
@@ -204,8 +209,7 @@ class History:
                 found = tuple((header.base_offset + each.offset_delta, (_copy(each.key), _copy(each.value))) for each in opened)
                 opened_bytes = sum(len(key or b"") + len(value or b"") for _, (key, value) in found)
                 self._held_bytes += max(len(batch), opened_bytes)  # a compressed batch may expand a thousandfold
-                if self._held_bytes > BYTES_MAX:
-                    self.complete = False
+                if not self.complete:
                     return
                 yield header, found
         except RecordsError:

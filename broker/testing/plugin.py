@@ -83,7 +83,7 @@ def ottla_broker_factory(
         yield start
 
 
-def _clear(request: pytest.FixtureRequest, what: str, data_dir: Path, *, own: bool = True) -> None:
+def _clear(request: pytest.FixtureRequest, what: str, data_dir: Path, *, own: bool) -> None:
     if request.node.stash.get(_FAILED, False):
         request.node.add_report_section("teardown", "ottla", f"the {what}'s data is kept in {data_dir}")
     elif own:
@@ -113,15 +113,19 @@ def ottla_broker(request: pytest.FixtureRequest, ottla_broker_factory: Callable[
 @pytest.fixture
 def ottla_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCluster]:
     """A cluster for this test, which records what clients send and receive. The test's marker `ottla` configures it; by default it has
-    three brokers (`brokers=5`: five)."""
+    three brokers (`brokers=5`: five). A data directory that the marker names (`data_dir=…`) is not removed."""
     from ottla.broker.testing.cluster import InProcessCluster  # noqa: PLC0415 # only for tests with a cluster
 
-    cluster = InProcessCluster(**{"data_dir": tmp_path_factory.mktemp("ottla") / "data", **_marked(request, InProcessCluster)}).record()
+    options = _marked(request, InProcessCluster)
+    own = options.get("data_dir") is None
+    if own:
+        options = {**options, "data_dir": tmp_path_factory.mktemp("ottla") / "data"}
+    cluster = InProcessCluster(**options).record()
     try:
         yield cluster.start()
     finally:
         cluster.kill_all()
-        _clear(request, "cluster", cluster.data_dir)
+        _clear(request, "cluster", cluster.data_dir, own=own)
 
 
 @pytest.fixture

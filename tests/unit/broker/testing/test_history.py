@@ -52,6 +52,21 @@ def test_full_history_is_marked_incomplete(monkeypatch: pytest.MonkeyPatch) -> N
             broker.assert_exactly_once()
 
 
+def test_rewind_frees_the_space_of_what_was_recorded_since_the_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "BYTES_MAX", 1_000)
+    with InProcessBroker().record() as broker:
+        with Client("127.0.0.1", broker.port) as client:
+            create(client, "t")
+        mark = broker.mark()
+        for value in (b"large" * 200, b"x" * 600, b"y" * 600):
+            with Client("127.0.0.1", broker.port) as client:
+                produce(client, "t", value)
+            broker.rewind(mark)
+        with Client("127.0.0.1", broker.port) as client:
+            produce(client, "t", b"last")
+        broker.assert_exactly_once(expected=[b"last"])
+
+
 def test_compressed_batch_counts_with_its_decompressed_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "BYTES_MAX", 10_000)
     with InProcessBroker().record() as broker, Client("127.0.0.1", broker.port) as client:

@@ -91,6 +91,10 @@ def test_given_data_directory_is_kept_and_invalid_marker_arguments_are_rejected(
         def test_own_data(ottla_broker_factory):
             ottla_broker_factory(data_dir="mine")
 
+        @pytest.mark.ottla(brokers=1, data_dir="my-cluster")
+        def test_own_cluster_data(ottla_cluster):
+            pass
+
         @pytest.mark.ottla({"num.partitions": "3"})
         def test_marker(ottla_broker):
             pass
@@ -100,10 +104,11 @@ def test_given_data_directory_is_kept_and_invalid_marker_arguments_are_rejected(
             pass
         """,
     )
-    result.assert_outcomes(passed=1, errors=2)
+    result.assert_outcomes(passed=2, errors=2)
     result.stdout.fnmatch_lines(["*UsageError: @pytest.mark.ottla takes keyword arguments only*"])
     result.stdout.fnmatch_lines(["*UsageError: @pytest.mark.ottla: ottla_broker has no argument brokers; it has data_dir, settings, *"])
     assert (suite.path / "mine" / "meta.properties").exists()
+    assert list((suite.path / "my-cluster").rglob("meta.properties"))
 
 
 def test_several_brokers_and_a_session_broker_run_side_by_side(suite: pytest.Pytester) -> None:
