@@ -183,7 +183,7 @@ def _two_ids(given: Mapping[str, str]) -> str | None:
 
 def _has_no_effect(name: str, settings: BrokerSettings) -> bool:
     if name in STORED_SETTINGS:
-        return not settings.is_controller or name not in OF_CONTROLLERS
+        return not settings.is_controller or name not in OF_CONTROLLERS or not STORED_SETTINGS[name].has_effect
     return name in BROKER_KEYS and BROKER_KEYS[name].cluster_only and not settings.process_roles
 
 

@@ -121,17 +121,19 @@ def _controllers(
     return ConfigKey(name, kind, default, f"{doc} Applied by controllers only.", validator, internal=internal)
 
 
+def _quorum(name: str, default: int, doc: str) -> ConfigKey:
+    return ConfigKey(name, _T.INT, default, f"{doc} Stored, without effect.", _NOT_NEGATIVE, has_effect=False)
+
+
 _OF_CONTROLLERS = (
     _controllers("auto.leader.rebalance.enable", _T.BOOLEAN, True, "Whether preferred leaders are elected automatically."),
     _controllers("broker.session.timeout.ms", _T.INT, 9_000, "A broker that sends no heartbeat for this long is fenced."),
-    _controllers(
-        "controller.quorum.append.linger.ms", _T.INT, 25, "How long the leader collects records before it writes them.", _NOT_NEGATIVE
-    ),
+    _quorum("controller.quorum.append.linger.ms", 25, "How long the leader collects records before it writes them."),
     _controllers("controller.quorum.auto.join.enable", _T.BOOLEAN, False, "Whether a controller joins its quorum automatically."),
-    _controllers("controller.quorum.election.backoff.max.ms", _T.INT, 1_000, "Longest pause before an election.", _NOT_NEGATIVE),
-    _controllers("controller.quorum.election.timeout.ms", _T.INT, 1_000, "How long an election may take.", _NOT_NEGATIVE),
+    _quorum("controller.quorum.election.backoff.max.ms", 1_000, "Longest pause before an election."),
+    _quorum("controller.quorum.election.timeout.ms", 1_000, "How long an election may take."),
     _controllers("leader.imbalance.check.interval.seconds", _T.LONG, 300, "Interval of the checks for preferred leaders.", _POSITIVE),
-    _controllers("metadata.max.idle.interval.ms", _T.INT, 500, "Interval of the no-op records of an idle controller.", _NOT_NEGATIVE),
+    _quorum("metadata.max.idle.interval.ms", 500, "Interval of the no-op records of an idle controller."),
     _controllers(
         "unclean.leader.election.interval.ms", _T.LONG, 300_000, "Interval of the checks for unclean elections.", _POSITIVE, internal=True
     ),

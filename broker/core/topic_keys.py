@@ -200,7 +200,15 @@ _KEYS = (
         "min.compaction.lag.ms", _T.LONG, 0, "Time for which a record is never compacted.", at_least(0), "log.cleaner.min.compaction.lag.ms"
     ),
     _key("min.insync.replicas", _T.INT, 1, "In-sync replicas that a write with acks=all needs.", at_least(1), "min.insync.replicas"),
-    _key("preallocate", _T.BOOLEAN, False, "Whether a segment's file is allocated when it is created.", None, "log.preallocate"),
+    _key(
+        "preallocate",
+        _T.BOOLEAN,
+        False,
+        "Whether a segment's file is allocated when it is created. Stored, without effect.",
+        None,
+        "log.preallocate",
+        has_effect=False,
+    ),
     _key("remote.storage.enable", _T.BOOLEAN, False, "Tiered storage is not supported: only false is allowed.", _OFF),
     _key(
         "remote.copy.lag.bytes",
