@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from ottla.broker.cli.kafka_image.variables import text_of
 from ottla.broker.core.settings_load import SettingsError
 
 SECRETS: Final = Path("/etc/kafka/secrets")
@@ -50,10 +51,7 @@ def secret_files(env: Mapping[str, str], secrets: Path = SECRETS) -> Iterator[tu
         ("KAFKA_SSL_TRUSTSTORE_CREDENTIALS", "ssl.truststore.password"),
     ):
         if name := env.get(variable):
-            try:
-                yield setting, (secrets / name).read_text(encoding="utf-8").strip()
-            except OSError as error:
-                raise SettingsError(f"{variable}: {secrets / name} cannot be read: {error.strerror}") from None
+            yield setting, text_of(variable, secrets / name).strip()
 
 
 def of_bitnami(env: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
@@ -134,9 +132,9 @@ def _certificates(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     ending = kind.lower()
     trusted = Path(env.get("KAFKA_TLS_TRUSTSTORE_FILE") or _found(f"kafka.truststore.{ending}"))
     if kind == "PEM":
-        yield "ssl.keystore.key", _text(_found("kafka.keystore.key"))
-        yield "ssl.keystore.certificate.chain", _text(_found("kafka.keystore.pem"))
-        yield "ssl.truststore.certificates", _text(trusted)
+        yield "ssl.keystore.key", text_of("the key", _found("kafka.keystore.key"))
+        yield "ssl.keystore.certificate.chain", text_of("the certificate", _found("kafka.keystore.pem"))
+        yield "ssl.truststore.certificates", text_of("the trusted certificates", trusted)
         return
     yield "ssl.keystore.location", str(_found(f"kafka.keystore.{ending}"))
     yield "ssl.truststore.location", str(trusted)
@@ -150,10 +148,3 @@ def _found(name: str) -> Path:
         if (directory / name).exists():
             return directory / name
     raise SettingsError(f"TLS needs {name}, which is in neither {_CERTIFICATES[0]} nor {_CERTIFICATES[1]}")
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None

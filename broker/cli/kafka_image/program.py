@@ -85,11 +85,8 @@ def _configure(flavour: Flavour, file: Path) -> int:
 def _plan(flavour: Flavour | None) -> ImageStart:
     env = dict(os.environ)
     env_flavour = flavour or flavour_of(env)
-    try:
-        if env_flavour is Flavour.BITNAMI:
-            env = with_files(env)
-    except OSError as error:
-        raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from None
+    if env_flavour is Flavour.BITNAMI:
+        env = with_files(env)
     mounted = MOUNTED.get(env_flavour)
     if flavour is None and env_flavour is Flavour.APACHE and not asks_for_kafka(env):
         mounted = next((path for path in MOUNTED.values() if path.exists()), None)

@@ -14,6 +14,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from ottla.broker.core.settings_load import SettingsError
+
 _PREFIX: Final = "KAFKA_"
 _CFG: Final = "KAFKA_CFG_"
 
@@ -171,12 +173,23 @@ def property_of(suffix: str, flavour: Flavour) -> str:
 
 def with_files(env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables `env`, with Bitnami's variables such as `KAFKA_CLIENT_PASSWORDS_FILE` replaced: the variable without `_FILE` in
-    its name gets the contents of the file. Raises OSError if a file cannot be read."""
+    its name gets the contents of the file. Raises SettingsError if a file cannot be read."""
     found = dict(env)
     for name in [*_OF_BITNAMI, f"{_CFG}SASL_ENABLED_MECHANISMS", "KAFKA_OPTS"]:
         if path := found.pop(f"{name}_FILE", ""):
-            found[name] = Path(path).read_text(encoding="utf-8").rstrip("\n")
+            found[name] = text_of(f"{name}_FILE", Path(path)).rstrip("\n")
     return found
+
+
+def text_of(subject: str, path: Path) -> str:
+    """Return the text of a file in UTF-8. Raises SettingsError if it cannot be read, with `subject`: the variable or kind of file that asks
+    for it."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"{subject}: {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{subject}: {path} is not text in UTF-8") from None
 
 
 def _of_bitnami(env: Mapping[str, str]) -> dict[str, str]:

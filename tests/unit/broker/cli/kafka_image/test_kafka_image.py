@@ -54,6 +54,14 @@ def test_bitnamis_older_variable_names_win_and_passwords_can_be_read_from_files(
     assert with_files({"KAFKA_CLIENT_PASSWORDS_FILE": str(tmp_path / "secret")}) == {"KAFKA_CLIENT_PASSWORDS": "open sesame"}
 
 
+def test_secrets_file_that_is_missing_or_not_text_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"\xff")
+    with pytest.raises(SettingsError, match=r"KAFKA_CLIENT_PASSWORDS_FILE: .*secret is not text in UTF-8"):
+        with_files({"KAFKA_CLIENT_PASSWORDS_FILE": str(tmp_path / "secret")})
+    with pytest.raises(SettingsError, match=r"KAFKA_CLIENT_PASSWORDS_FILE: .*none cannot be read: No such file"):
+        with_files({"KAFKA_CLIENT_PASSWORDS_FILE": str(tmp_path / "none")})
+
+
 def plan(env: Mapping[str, str], mounted: Mapping[str, str] | None = None, flavour: Flavour | None = CONFLUENT) -> ImageStart:
     return planned(flavour, {"KAFKA_LOG_DIRS": "/no/where", **env}, mounted or {}, env_flavour=flavour or flavour_of(env))
 
