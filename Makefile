@@ -151,7 +151,7 @@ bench-gateway: $(STAMP) maven go ## Measure what ottla gateway costs, beside tox
 bench-audit: $(STAMP) java ## Measure how fast the audit reads logs, beside kafka-dump-log on the same files (ARGS=--quick)
 	@$(PY) -m client_compat.bench_audit $(ARGS)
 
-.tools/versitygw:
+.tools/versitygw: | go
 	@echo "Building an S3 server with Go (once)"
 	@mkdir -p .tools && GOBIN=$(CURDIR)/.tools go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 

@@ -301,7 +301,7 @@ def dedup_command(  # noqa: PLR0917 # Typer passes the options by name; each par
             help="The directory of the tables (with --format delta also a URL); a later run into the same directory adds what is new.",
         ),
     ],
-    paths: Annotated[list[str] | None, typer.Argument(metavar="DIR...", help="Log directories of this broker or of Apache Kafka.")] = None,
+    paths: Annotated[list[str] | None, typer.Argument(metavar="DIR...", help="Log directories of Ottla or of Apache Kafka.")] = None,
     topic: Annotated[list[str] | None, typer.Option(help="Only this topic; may be repeated.")] = None,
     key_field: Annotated[
         str | None,

@@ -294,7 +294,7 @@ def _text(value: bytes | None) -> str:
 
 def explain_command(
     place: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION@OFFSET")],
-    path: Annotated[str, typer.Argument(metavar="DIR", help="A log directory of this broker or of Apache Kafka, or kafka://host:port.")],
+    path: Annotated[str, typer.Argument(metavar="DIR", help="A log directory of Ottla or of Apache Kafka, or kafka://host:port.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     command_config: CommandConfig = None,
 ) -> None:

@@ -176,14 +176,14 @@ KNOWN: tuple[KnownFailure, ...] = (
         "franz-go|sarama|kafkajs",
         "security/(no-certificate|expired-certificate-of-a-client|certificate-of-a-stranger)",
         "OpenSSL's alert says what is wrong with a client's certificate, where Java's says bad_certificate or certificate_unknown",
-        "what is wrong with a client's certificate is told by the alerts bad_certificate and certificate_unknown",
+        "A wrong client certificate causes the alerts bad_certificate and certificate_unknown",
         broker=OURS,
     ),
     KnownFailure(
         "java|java-2.8|franz-go|sarama",
         "security/plain-bytes-at-tls",
         "OpenSSL hangs up on what is no TLS, where Java sends an alert first",
-        "bytes that are no TLS are answered with an alert",
+        "Bytes that are not TLS cause an alert",
         broker=OURS,
     ),
     KnownFailure(

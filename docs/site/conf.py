@@ -14,7 +14,14 @@ from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parents[2]
 INDEX = "docs/README"
-OUTSIDE = ("ARCHITECTURE.md", "CHANGELOG.md", "client_compat/*.md", "client_compat/clients/CONTROL.md", "client_compat/dedupe/README.md")
+OUTSIDE = (
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "client_compat/*.md",
+    "client_compat/clients/CONTROL.md",
+    "client_compat/dedupe/README.md",
+)
 ROW = re.compile(r"^(?:\| |\d+\. )\[[^\]]+\]\((?P<page>[^)#]+\.md)\)", re.MULTILINE)
 
 project = "Ottla"

@@ -129,7 +129,7 @@ def _start(
 def line(_number: int, finding: Mapping[str, Any]) -> str:
     """Return a finding of the continuous audit as one line of text for the terminal. The micro-batch's number is ignored."""
     where = f"{finding['topic']}-{finding['partition']}@{'?' if finding['offset'] is None else finding['offset']}"
-    evidence = ", ".join(f"{name} {value}" for name, value in finding["evidence"].items() if value not in {"", None})
+    evidence = ", ".join(f"{name} {value}" for name, value in finding["evidence"].items() if value not in ("", None))
     text = f"{finding['severity']}  {finding['rule']}: {finding['kind']}  {where}  {finding['file']}:{finding['position']}  {evidence}"
     return printable_name(text)
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from client_compat.matrix.outcomes import KNOWN
+
 ROOT = Path(__file__).resolve().parents[2]
 README_LINES_MAX = 70
 FOLDERS = ("docs", "protocol", "broker", "client_compat", "spark_jobs", "tests")
@@ -61,6 +63,13 @@ def test_every_deviation_names_the_tests_that_pin_it_and_these_exist() -> None:
     assert [row for row, tests in pins if not tests] == []
     stale = [f"{path}::{name}" for _, tests in pins for path, name in tests if f"def {name}" not in (ROOT / path).read_text()]
     assert stale == []
+
+
+def test_every_deviation_that_the_matrix_names_is_in_the_table() -> None:
+    rows = {line.split(" | ")[0] for line in (ROOT / "docs" / "deviations.md").read_text().splitlines()}
+    named = [row.deviation for row in KNOWN if row.deviation]
+    assert named
+    assert [name for name in named if f"| {name}" not in rows] == []
 
 
 def test_the_readme_fits_on_a_screen() -> None:
