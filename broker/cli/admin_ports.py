@@ -82,9 +82,9 @@ class AdminPorts:
         self._port = PORT if options.admin_port is None else options.admin_port
 
     def announcement(self, ready_text: Callable[[str], str] | None) -> Callable[[str], str] | None:
-        """Return a function that takes the broker's address and returns the text to print at the start: the text of `ready_text`, then the
-        generated token and the addresses of the consoles. Return `ready_text` itself if the user gave the token, because then there is
-        nothing to append."""
+        """Return a function that takes the broker's address and returns the text to print at the start: the text of `ready_text`, if any,
+        then lines with the admin ports' generated token and the consoles' URLs. Return `ready_text` itself if there are no such lines,
+        which is so if the user gave the token."""
         if not self._lines:
             return ready_text
         return lambda address: "\n".join([*([] if ready_text is None else [ready_text(address)]), *self._lines])

@@ -38,7 +38,7 @@ class StateLines:
         self._states: dict[Hashable, _State] = {}
 
     def __bool__(self) -> bool:
-        """Return whether this object remembers any state, lasting or ended."""
+        """Return whether any reported state is remembered: one that lasts, or one that ended and may begin again."""
         return bool(self._states)
 
     def report(self, state: Hashable, level: int, line: str, *args: object, error: BaseException | None = None) -> None:

@@ -230,8 +230,9 @@ def truncation(leaders: EpochEndOffset, log: FollowerLog, otherwise: int) -> int
     """Return the offset at which to truncate `log`.
 
     `leaders` is the leader's answer: its largest leader epoch that is not above the follower's last one, and the end offset of that epoch.
-    `otherwise` is returned if the answer has no end offset. If this log lacks the leader's epoch, the log is cut at the end of its own
-    previous epoch. The next fetch carries that epoch and may diverge again (KIP-279).
+    If `log` has that epoch, it is cut where the epoch ends in either log, whichever is first. If not, it is cut at the end of its largest
+    epoch below the leader's; the next fetch carries that epoch and may diverge again (KIP-279). If the answer has no end offset, the
+    result is `otherwise`.
     """
     if leaders.end_offset == UNKNOWN_END:
         return otherwise

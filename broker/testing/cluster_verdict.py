@@ -53,8 +53,8 @@ def examine(
 
 
 def _history(cluster: ClusterNodes, names: Collection[str], by: Identity) -> Observations:
-    """Merge the recorded histories of all brokers into one, in order of time, with only the topics `names`. `by` maps a record to its
-    identity."""
+    """Merge the recorded histories of all brokers into one, in order of time, with only the topics `names`. `by` maps a record to
+    the value by which the verdict recognizes it in requests, responses and logs."""
     histories = [broker.history for broker in cluster.brokers.values()]
     sends = [send for history in histories for send in list(history.sends) if send.topic in names]
     reads = [read for history in histories for read in list(history.reads) if read.topic in names]

@@ -42,7 +42,8 @@ from ottla.protocol.messages.k03_metadata import MetadataResponse, MetadataRespo
 CLOSED_IN_S: Final = 60.0
 """The time, in seconds, within which the gateway must close a connection after a response that it rejects."""
 PASSES_IN_S: Final = 0.3
-"""How long, in seconds, the client reads from a connection on which the gateway is allowed to forward the false response."""
+"""How long, in seconds, the client waits for responses after a false response of the cluster that the gateway may pass on (others it must
+reject, within `CLOSED_IN_S`)."""
 UNANSWERED_MAX: Final = 200
 """Maximum number of connections that the cluster keeps open without answering on them."""
 FOLLOWED: Final = 3

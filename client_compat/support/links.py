@@ -103,7 +103,8 @@ class Links:
 
 
 class _End(asyncio.Protocol):
-    """One end of a connection that the links forward. Data received here is sent by the end `other`, along the direction `way`."""
+    """One of the two ends of a connection that a `Links` proxy forwards. Data received here is sent by the end `other`; `way` has the
+    faults (cuts, delays) of that direction."""
 
     def __init__(self, links: Links, ends: set[_End]) -> None:
         self._links, self._ends = links, ends

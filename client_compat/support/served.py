@@ -1,4 +1,5 @@
-"""Waits between two faults until every client has been served. Only then is the next fault injected under load."""
+"""Waits until every client has got the response to at least one more request. A campaign waits for this between two faults, so that each
+fault hits clients that are at work."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from ottla.broker.core.settings_load import SettingsError, read_properties
 
 
 def main(argv: Sequence[str]) -> int:
-    """Listen on the `clientPort` of the properties file `argv[0]`, and close each connection at once; do not return.
+    """Take the place of `zookeeper-server-start`, so that scripts which start ZooKeeper and wait for its port also work with Ottla: listen
+    on the `clientPort` of the properties file `argv[0]`, close each connection at once, and do not return.
 
     Return 0 if there is no argument, the file has no `clientPort`, or the file or the port cannot be used (then with a message on stderr).
     """

@@ -36,7 +36,8 @@ MAX_BYTES: Final = 20_000
 """The max.message.bytes that the scenarios set for the topic of the group coordinator."""
 PARTITIONS: Final = 10
 NOTE: Final = "m" * 4_000
-"""Metadata of a committed offset, shorter than `offset.metadata.max.bytes`. A commit of ten such offsets is larger than MAX_BYTES."""
+"""Metadata of a committed offset, shorter than `offset.metadata.max.bytes`. A commit of ten such offsets makes a batch that is larger than
+MAX_BYTES, the topic's max.message.bytes."""
 TOO_LARGE: Final = bytes(25_000)
 
 
