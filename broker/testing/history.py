@@ -209,7 +209,7 @@ class History:
                 found = tuple((header.base_offset + each.offset_delta, (_copy(each.key), _copy(each.value))) for each in opened)
                 opened_bytes = sum(len(key or b"") + len(value or b"") for _, (key, value) in found)
                 self._held_bytes += max(len(batch), opened_bytes)  # a compressed batch may expand a thousandfold
-                if not self.complete:
+                if self._held_bytes > BYTES_MAX:
                     return
                 yield header, found
         except RecordsError:
