@@ -66,9 +66,8 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
     """Verify exactly-once: run a program under lost acknowledgements, zombies, timeouts and crashes, and report which guarantees held.
 
     Each scenario runs the program as a black box against a fresh broker, or a cluster of three, in this process. The program's environment
-    has OTTLA_BOOTSTRAP_SERVERS (also BOOTSTRAP_SERVERS and KAFKA_BOOTSTRAP_SERVERS), the topics OTTLA_INPUT and OTTLA_OUTPUT, the group
-    OTTLA_GROUP, the number of records OTTLA_RECORDS, its instance number OTTLA_INSTANCE (a replacement keeps the number), and
-    OTTLA_WORK_DIR, which survives restarts.
+    has OTTLA_BOOTSTRAP_SERVERS (also KAFKA_BOOTSTRAP_SERVERS), the topics OTTLA_INPUT and OTTLA_OUTPUT, the group OTTLA_GROUP, the number
+    of records OTTLA_RECORDS, its number OTTLA_INSTANCE (which a replacement keeps), and OTTLA_WORK_DIR, which survives restarts.
 
     With --bootstrap the program runs on an existing cluster of any implementation, through a gateway that causes the faults. Topics and
     groups are created for it and deleted afterwards (--keep keeps them), and the names of its groups and transactional ids must begin
