@@ -57,11 +57,16 @@ class LogConfig:
     # The following fields are computed once from the ones above, because every append reads them:
     compacts: bool = field(init=False, repr=False, compare=False)
     """Whether the log is compacted: cleanup.policy contains `compact`. Every record must then have a key."""
+    max_segment_ms: int = field(init=False, repr=False, compare=False)
+    """The age, in ms, at which the active segment is rolled: segment.ms, or max.compaction.lag.ms if the log is compacted and that is
+    shorter, because the active segment is not compacted (KIP-354, Kafka's LogConfig.maxSegmentMs)."""
     log_append_time: bool = field(init=False, repr=False, compare=False)
     """Whether the broker replaces each batch's timestamp by the time of the append: message.timestamp.type is LogAppendTime."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "compacts", POLICY_COMPACT in self.cleanup_policy)
+        lag_ms = self.max_compaction_lag_ms if self.compacts and self.max_compaction_lag_ms > 0 else INT64_MAX
+        object.__setattr__(self, "max_segment_ms", min(lag_ms, self.segment_ms))
         object.__setattr__(self, "log_append_time", self.message_timestamp_type == LOG_APPEND_TIME)
 
     @property

@@ -362,7 +362,7 @@ class GroupCoordinator:
     def forget_topic(self, topic: str, topic_id: bytes) -> Effects[GroupRecord, None]:
         """Return the records to write when a topic was deleted: tombstones of its committed offsets, so that a later topic with the same
         name does not inherit them, and the removal of the topic from share groups."""
-        offsets = [_no_offset(group_id, topic, partition) for group_id, partition in self.offsets.keys_of_topic(topic)]
+        offsets = [_no_offset(group_id, topic, partition) for group_id, partition in self.offsets.keys_of_topic(topic, topic_id)]
         return Effects([*offsets, *self.shares.forget_topic(topic_id)], None)
 
     # --- groups ---------------------------------------------------------------------------------------------------------------

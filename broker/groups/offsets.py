@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.protocol.offset_log import NO_EXPIRY, OffsetCommitValue
+from ottla.protocol.schema import ZERO_UUID
 
 NO_PRODUCER_ID = -1
 
@@ -108,11 +109,13 @@ class Offsets:
                 keys.update(((topic, partition), None) for partition in partitions)
         return list(keys)
 
-    def keys_of_topic(self, topic: str) -> list[tuple[str, int]]:
-        """Return every (group, partition) with a committed or pending offset of this topic, without duplicates."""
+    def keys_of_topic(self, topic: str, topic_id: bytes) -> list[tuple[str, int]]:
+        """Return every (group, partition) with a committed or pending offset of this topic, without duplicates. An offset that was
+        committed for another topic of the same name, as its topic id tells, is left out (Kafka's OffsetMetadataManager.onTopicsDeleted)."""
         keys: dict[tuple[str, int], None] = {}
         for table in (self.committed, *self._pending.values()):
-            keys.update(((group, partition), None) for group, of, partition, _ in table if of == topic)
+            of_topic = ((group, partition, found) for group, of, partition, found in table if of == topic)
+            keys.update(((group, partition), None) for group, partition, found in of_topic if found.value.topic_id in {ZERO_UUID, topic_id})
         return list(keys)
 
     def is_expired(self, value: OffsetCommitValue, base_ms: int, retention_ms: int, now_ms: int) -> bool:

@@ -38,6 +38,7 @@ class ShareConfig:
     delays_assignments: bool = True
     assigns_empty: bool = False
     initialize_retry_interval_ms: int = 30_000
+    reads_added_partitions_whole: bool = True
 
 
 class ShareGroupUpdate(SubscriptionGroupUpdate[ShareGroup, ShareConfig]):

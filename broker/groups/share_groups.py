@@ -75,11 +75,13 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareGroupUpdate]):
             update = self._begin_update(self.existing(beat.group_id), now)
             return self._effects(update, (share_heartbeat.leave(update, beat.member_id), Initialization(update.group.epoch, {})))
         group = self._existing_or_new_group(beat)
-        update = self._begin_update(group, now)
+        update, known = self._begin_update(group, now), {*group.partitions.initialized, *group.partitions.initializing}
         result = share_heartbeat.heartbeat(update, beat)
         missing = update.initialize(self._initializing(group, now))
         self._note_initialization_begun(beat.group_id, missing, now)
-        offsets = {(topic_id, partition): -1 for topic_id, topic in missing.items() for partition in sorted(topic.partitions)}
+        begins_at_0 = known if update.config.reads_added_partitions_whole else ()
+        starts = {topic_id: 0 if topic_id in begins_at_0 else -1 for topic_id in missing}
+        offsets = {(topic_id, partition): starts[topic_id] for topic_id, topic in missing.items() for partition in sorted(topic.partitions)}
         return self._effects(update, (result, Initialization(update.group.epoch, offsets)))
 
     def expire(self, group: ShareGroup, now: Now) -> Effects[GroupRecord, list[Reply]]:

@@ -266,6 +266,12 @@ class ReleaseBehaviour:
         return self.assigns_empty_groups
 
     @property
+    def reads_added_partitions_whole(self) -> bool:
+        """Whether a share group reads a partition that is added to one of its topics from offset 0, as since 4.4; before, from
+        share.auto.offset.reset."""
+        return self.assigns_empty_groups
+
+    @property
     def refuses_repeated_policies(self) -> bool:
         """Whether a running broker refuses a log.cleanup.policy that names a policy twice, as since 4.4."""
         return self.assigns_empty_groups

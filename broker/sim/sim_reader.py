@@ -102,7 +102,7 @@ def opened(data: PartitionData, offset: int, *, committed: bool) -> tuple[list[D
             aborted.add(aborting.pop(0)[1])
         batch = records[position : position + header.size_bytes]
         if header.is_control:
-            if parse_marker(batch).type is ControlType.ABORT:
+            if header.record_count and parse_marker(batch).type is ControlType.ABORT:
                 aborted.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in aborted):
             for record in iter_records(batch):

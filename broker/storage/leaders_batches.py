@@ -39,7 +39,8 @@ def leaders_batches(data: Buffer, leader_epoch: int) -> Iterator[LeadersBatch]:
             if not crc_ok(data, header, position):
                 raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"batch at offset {header.base_offset} has a wrong checksum")
             batch = view[position : position + header.size_bytes]
-            marker = parse_marker(batch) if header.is_control and header.has_producer_id else None
+            # Compaction keeps the header of a control batch whose record is gone (Kafka's ProducerAppendInfo.append).
+            marker = parse_marker(batch) if header.is_control and header.has_producer_id and header.record_count else None
             yield LeadersBatch(header, batch, marker if marker is not None and marker.ends_transaction else None)
     except RecordsError as e:
         raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"the leader sent a corrupt batch: {e}") from e

@@ -123,13 +123,17 @@ def dirtiness(log: PartitionLog, first_dirty: int, now_ms: int) -> Dirtiness:
 
 
 def needs_cleaning(log: PartitionLog, found: Dirtiness, now_ms: int) -> bool:
-    """Return whether the dirty ratio is exceeded, or a record has been dirty for max.compaction.lag.ms."""
+    """Return whether the dirty ratio is exceeded, or the first record of a dirty segment is older than
+    max.compaction.lag.ms (Kafka's LogCleanerManager.maxCompactionDelay)."""
     if found.end <= found.first_dirty:
         return False
     if found.ratio > log.config.min_cleanable_dirty_ratio:
         return True
-    first = log.segments.from_offset(found.first_dirty)[0]
-    return first.size > 0 and first.header_at(0).max_timestamp < now_ms - log.config.max_compaction_lag_ms
+    before_ms = now_ms - log.config.max_compaction_lag_ms
+    if before_ms <= 0:
+        return False
+    dirty = (each for each in log.segments.from_offset(found.first_dirty) if each is not log.segments.active)
+    return any(each.size and 0 < each.header_at(0).max_timestamp < before_ms for each in dirty)
 
 
 def clean_log(log: PartitionLog, first_dirty: int, now_ms: int) -> Cleaning:

@@ -247,7 +247,7 @@ class Segment:
         if first is None:
             first = self._rolling_timestamp = self.header_at(0).max_timestamp
         waited_ms = max_timestamp - first if first >= 0 and max_timestamp >= 0 else now_ms - self.created_ms
-        if waited_ms > config.segment_ms - self.jitter_ms:
+        if waited_ms > config.max_segment_ms - self.jitter_ms:
             return True
         if self._index_grew:
             limit = config.segment_index_bytes

@@ -108,8 +108,8 @@ def stored_in(tp: TopicPartition, offset: int, end: int, read: Callable[[int], b
 
 def _take(found: list[Stored], open_: dict[int, list[Stored]], tp: TopicPartition, header: BatchHeader, batch: bytes) -> None:
     if header.is_control:
-        marker = parse_marker(batch)
-        if marker.ends_transaction:
+        marker = parse_marker(batch) if header.record_count else None
+        if marker is not None and marker.ends_transaction:
             for stored in open_.pop(header.producer_id, []):
                 stored.outcome = Visibility.COMMITTED if marker.type is ControlType.COMMIT else Visibility.ABORTED
         return

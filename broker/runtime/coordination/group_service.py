@@ -119,6 +119,7 @@ def share_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> Shar
         delays_assignments=settings.release_behaviour.delays_assignments,
         assigns_empty=settings.release_behaviour.assigns_empty_groups,
         initialize_retry_interval_ms=settings.group_share_initialize_retry_interval_ms,
+        reads_added_partitions_whole=settings.release_behaviour.reads_added_partitions_whole,
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from client_compat.differential.probe import Probe
-from client_compat.differential.scenarios.common import batch, create, produce, until
+from client_compat.differential.scenarios.common import batch, create, produce, produce_request, until
 from client_compat.differential.scenarios.consumer_groups import joining_beat as consumer_beat
 from client_compat.differential.scenarios.groups import commit_request
 from client_compat.differential.scenarios.share_members import configure, initialize
@@ -24,6 +24,7 @@ from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest
 from ottla.protocol.messages.k15_describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.k16_list_groups import ListGroupsRequest
 from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.k47_offset_delete import OffsetDeleteRequest
 from ottla.protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
@@ -215,6 +216,26 @@ def offsets(probe: Probe) -> None:
         _ask_offsets(probe, f"of {group!r}", group)
         probe.ask(f"alter of {group!r}", _alter(group, ("shared-off", 0, 3)))
         probe.ask(f"delete of {group!r}", _delete(group, "shared-off"))
+
+
+def added_partition(probe: Probe) -> None:
+    """Add a partition to a group's topic, and describe the start offsets: records that come before the group knows the partition count."""
+    new_topic(probe, "sg-added", "shared-added", 1)
+    probe.ask_unrecorded(beat("sg-added", "a", JOIN, "shared-added"), 1)
+    settled(probe, "sg-added", 1)
+    probe.ask_unrecorded(CreatePartitionsRequest([CreatePartitionsTopic("shared-added", 2, None)], 10_000, False), 3)
+    for _ in until("the added partition has a leader"):
+        two = produce_request(probe, "shared-added", bytes(16), batch(b"a", b"b"), 9, partition=1)
+        if not probe.ask_unrecorded(two, 9).responses[0].partition_responses[0].error_code:
+            break
+    settled(probe, "sg-added", 2)
+    everything = k90.DescribeShareGroupOffsetsRequestGroup("sg-added")
+    everything.topics = None
+    for _ in until("the added partition has a start offset"):
+        (found,) = probe.ask_unrecorded(k90.DescribeShareGroupOffsetsRequest([everything]), 0).groups
+        if len(found.topics[0].partitions) == 2:
+            break
+    probe.ask("with the added partition", k90.DescribeShareGroupOffsetsRequest([everything]), 0)
 
 
 def _ask_offsets(probe: Probe, label: str, group: str) -> None:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.broker.groups.group_records import OffsetCommitValue
 from ottla.broker.groups.offsets import Offsets
 
 DAY_MS = 24 * 60 * 60 * 1000
+T, RECREATED = b"t" * 16, b"r" * 16
 
 
 def value(offset: int, **changes: int) -> OffsetCommitValue:
@@ -100,7 +103,15 @@ def test_a_committed_and_pending_key_is_listed_once(offsets: Offsets) -> None:
     offsets.put("g", "t", 0, value(2), record_offset=1, producer_id=7)
     offsets.put("h", "t", 4, value(2), record_offset=2, producer_id=7)
     assert offsets.keys_of("g") == [("t", 0)]
-    assert sorted(offsets.keys_of_topic("t")) == [("g", 0), ("h", 4)]
+    assert sorted(offsets.keys_of_topic("t", T)) == [("g", 0), ("h", 4)]
+
+
+def test_offsets_of_a_topics_recreation_are_not_those_of_the_deleted_topic(offsets: Offsets) -> None:
+    offsets.put("g", "t", 0, value(1), record_offset=0)
+    offsets.put("g", "t", 1, replace(value(2), topic_id=T), record_offset=1)
+    offsets.put("g", "t", 2, replace(value(3), topic_id=RECREATED), record_offset=2)
+    offsets.put("h", "t", 3, replace(value(3), topic_id=RECREATED), record_offset=2, producer_id=7)
+    assert sorted(offsets.keys_of_topic("t", T)) == [("g", 0), ("g", 1)]
 
 
 def test_an_offset_expires_exactly_after_the_retention(offsets: Offsets) -> None:

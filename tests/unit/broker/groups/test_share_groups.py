@@ -59,7 +59,7 @@ def test_added_partitions_are_initialized_and_assigned() -> None:
     driver.settled("a")
     driver.topics.set("t", 3)
     driver.beat("a", driver.member("a").epoch)
-    assert set(driver.last.start_offsets) == {(T, 2)}
+    assert driver.last.start_offsets == {(T, 2): 0}
     driver.initialized()
     driver.beat("a", driver.member("a").epoch)
     assert driver.member("a").assigned == {T: frozenset({0, 1, 2})}

@@ -71,6 +71,7 @@ def test_release_lacks_apis_and_settings_that_a_later_one_added() -> None:
 def test_group_behaviour_of_4_4_starts_with_4_4() -> None:
     assert (like("4.3").extends_streams_groups, like("4.4").extends_streams_groups) == (False, True)
     assert (like("4.3").assigns_empty_groups, like("4.4").assigns_empty_groups) == (False, True)
+    assert (like("4.3").reads_added_partitions_whole, like("4.4").reads_added_partitions_whole) == (False, True)
     assert (like("4.3").follows_preferred_assignor, like("4.4").follows_preferred_assignor) == (False, True)
 
 

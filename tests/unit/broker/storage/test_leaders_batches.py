@@ -5,6 +5,7 @@ import pytest
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.storage.leaders_batches import leaders_batches
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.batch import pack_header, read_header
 from ottla.protocol.records.control import end_txn_marker
 from ottla.protocol.records.record import SimpleRecord, build_batch
 
@@ -31,6 +32,12 @@ def test_a_marker_has_its_transactions_result() -> None:
     assert found[0] is None
     assert found[1] is not None
     assert found[1].ends_transaction
+
+
+def test_a_control_batch_whose_record_compaction_removed_ends_nothing() -> None:
+    header = read_header(end_txn_marker(committed=True, producer_id=7, producer_epoch=0, coordinator_epoch=1, timestamp=5))
+    (found,) = leaders_batches(pack_header(header._replace(record_count=0), b""), 2)
+    assert (found.header.record_count, found.marker) == (0, None)
 
 
 @pytest.mark.parametrize("data", [batch(0, 1)[:-1] + b"\xff", batch(0, 1)[:8] + bytes(4) + batch(0, 1)[12:]])

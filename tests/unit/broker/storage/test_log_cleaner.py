@@ -445,6 +445,16 @@ def test_dirtiness_counts_new_bytes_outside_the_compaction_lag(tmp_path: Path) -
     assert needs_cleaning(log, dirtiness(log, end, NOW), NOW + 1000)
 
 
+def test_any_dirty_segment_that_is_older_than_the_compaction_lag_makes_cleaning_due(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    log.config = dataclasses.replace(CONFIG, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=10)
+    for at in (NOW + 1000, NOW):
+        append(log, build_batch([SimpleRecord(b"k", b"v", at)]))
+        log.roll(NOW)
+    assert not needs_cleaning(log, dirtiness(log, 0, NOW), NOW + 10)
+    assert needs_cleaning(log, dirtiness(log, 0, NOW), NOW + 11)
+
+
 def test_the_file_keeps_the_newest_modification_time_of_those_it_replaces(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     fill(log)

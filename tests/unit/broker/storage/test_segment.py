@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,13 @@ def test_jitter_shortens_the_time_to_the_roll(segment: Segment) -> None:
     config = LogConfig(segment_ms=100)
     assert not segment.should_roll(config, 1, NOW_MS + 40, 10, NOW_MS)
     assert segment.should_roll(config, 1, NOW_MS + 41, 10, NOW_MS)
+
+
+def test_compaction_lag_shortens_the_time_to_the_roll_of_a_compacted_log(segment: Segment) -> None:
+    config = LogConfig(segment_ms=1_000, max_compaction_lag_ms=100, cleanup_policy=frozenset({"compact"}))
+    assert not segment.should_roll(config, 1, NOW_MS + 100, 10, NOW_MS)
+    assert segment.should_roll(config, 1, NOW_MS + 101, 10, NOW_MS)
+    assert not segment.should_roll(replace(config, cleanup_policy=frozenset({"delete"})), 1, NOW_MS + 101, 10, NOW_MS)
 
 
 def test_the_first_batch_never_has_an_index_entry(segment: Segment) -> None:
