@@ -90,6 +90,10 @@ CHECKED_AT_ONCE_BYTES = 1 * MIB
 thread checks all such batches one after the other."""
 CHECKED_AT_ONCE_RECORDS = 20_000
 """A produced batch with more records than this is checked on a thread; reading the records of a smaller one takes at most 5 ms."""
+SEARCHED_AT_ONCE_BATCHES = 1_000
+"""The most batch headers that a search for a timestamp reads in one turn of the event loop: 2 ms at 2 us each. Without a limit, one record
+with a late timestamp that was deleted makes each search read all headers of its segment, up to 15,000,000 in 1 GiB.
+"""
 RECOMPRESSED_AT_ONCE_BYTES = 128 * KIB
 """A produced batch is checked and compressed again on a thread if it has more decompressed bytes than this and its compression differs from
 the topic's compression.type. Compressing fewer bytes takes at most 5 ms.

@@ -38,8 +38,9 @@ T = TypeVar("T")
 Work = Callable[[], TimestampOffset | None]
 Search = Generator[Work, Work, T]
 """A search for a timestamp, as a generator. If searching a batch would block the event loop for too long, the generator yields this work.
-The caller does the work, for instance on a thread, and sends a function that returns the result of the work or raises its error. The log
-may change meanwhile, so the generator then looks up its position again."""
+The caller does the work, for instance on a thread, and sends a function that returns the result of the work or raises its error. After
+every SEARCHED_AT_ONCE_BATCHES batch headers the generator yields work that does nothing, so that other requests are served. The log may
+change meanwhile, so the generator then looks up its position again."""
 
 
 def finish(search: Generator[Work, Work, T]) -> T:
@@ -152,22 +153,37 @@ class LogReader:
         from_offset = log_start_offset
         while timestamp >= 0 and (batch := self._batch_at(timestamp, from_offset)) is not None:
             header, data = batch
-            found = yield from _first_in(data, header, timestamp, INT64_MAX, log_start_offset)
+            if data is None:
+                found = (yield _pause)()
+            else:
+                found = yield from _first_in(data, header, timestamp, INT64_MAX, log_start_offset)
             if found is not None:
                 return found
             check()
             from_offset = header.last_offset + 1
         return None
 
-    def _batch_at(self, timestamp: int, from_offset: int) -> tuple[BatchHeader, bytes] | None:
+    def _batch_at(self, timestamp: int, from_offset: int) -> tuple[BatchHeader, bytes | None] | None:
         """Return the header and the bytes of the first batch that ends at or after `from_offset` and has a record whose timestamp is at
-        least `timestamp`; None if there is none."""
+        least `timestamp`; None if there is none. After SEARCHED_AT_ONCE_BATCHES headers without success, return the last header and None:
+        the caller continues behind it in another turn of the event loop.
+        """
+        left = limits.SEARCHED_AT_ONCE_BATCHES
         for segment in self.segments.from_offset(from_offset):
             if segment.max_timestamp >= timestamp:
                 start = segment.offset_index.lookup(max(segment.time_index.lookup(timestamp), from_offset))
+                known = self._positions.get(from_offset)  # where the previous call ended
+                if known is not None and known[0] is segment:
+                    start = max(start, known[1])
                 for position, header in segment.batches(start):
-                    if header.max_timestamp >= timestamp and header.last_offset >= from_offset:
+                    left -= 1
+                    if header.last_offset < from_offset:
+                        continue
+                    if header.max_timestamp >= timestamp:
                         return header, segment.pread(header.size_bytes, position)
+                    if left <= 0:
+                        self._remember(header.next_offset, segment, position + header.size_bytes)
+                        return header, None
         return None
 
     def _with_max_timestamp(self) -> Search[TimestampOffset | None]:
@@ -181,6 +197,10 @@ class LogReader:
             if header.max_timestamp == newest:
                 return (yield from _first_in(segment.pread(header.size_bytes, position), header, newest, newest))
         return None
+
+
+def _pause() -> None:
+    """Do nothing: the work of a search that only lets other requests run."""
 
 
 def _size_of_batch(data: bytes, segment: Segment, position: int) -> int:

@@ -67,6 +67,17 @@ def test_a_batch_with_many_records_is_searched_on_a_thread(filled: Client, times
     assert unknown.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_a_search_over_many_batches_lets_other_requests_run(filled: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.core.limits.SEARCHED_AT_ONCE_BATCHES", 1)
+    append(filled, 5000)
+    for _ in range(3):
+        append(filled, 1000)
+    filled.call(DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 6)])], 1000))
+    assert ask(filled, 3000).offset == -1
+    append(filled, 4000)
+    assert (ask(filled, 3000).offset, ask(filled, 3000).timestamp) == (9, 4000)
+
+
 def test_max_timestamp_returns_the_record_with_it_instead_of_the_last_one(filled: Client) -> None:
     answer = ask(filled, MAX_TIMESTAMP)
     assert (answer.offset, answer.timestamp) == (2, 1050)

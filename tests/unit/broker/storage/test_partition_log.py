@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.storage.log_values import NOT_FOUND, Isolation
 from ottla.broker.storage.producer_state import Origin
+from ottla.broker.storage.segment import Segment
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.records.batch import crc_ok, read_header, split_batches
+from ottla.protocol.records.batch import BatchHeader, crc_ok, read_header, split_batches
 from tests.support.logs import NOW_MS, LogHarness, batch, marker, producers, run_due_deletions
 
 BATCH = len(batch())
@@ -299,6 +301,42 @@ def test_a_timestamp_is_searched_also_behind_a_segment_that_lacks_it(tmp_path: P
     assert harness.log.offset_for_timestamp(4000)[:2] == (5000, 2)
     harness.log.delete_records_before(3)
     assert harness.log.offset_for_timestamp(4000)[:2] == (6000, 4)
+
+
+@pytest.mark.parametrize("index_interval", [0, 1 << 20])
+def test_a_timestamp_search_over_many_batches_pauses_and_continues_where_it_was(
+    tmp_path: Path, index_interval: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The segment is searched because of a deleted record with a late timestamp."""
+    monkeypatch.setattr("ottla.broker.core.limits.SEARCHED_AT_ONCE_BATCHES", 10)
+    headers: list[int] = []
+    unpatched = Segment.batches
+
+    def counting(segment: Segment, start: int = 0, **options: int) -> Iterator[tuple[int, BatchHeader]]:
+        for position, header in unpatched(segment, start, **options):
+            headers.append(position)
+            yield position, header
+
+    monkeypatch.setattr(Segment, "batches", counting)
+    harness = LogHarness(tmp_path / "topic-0", LogConfig(index_interval_bytes=index_interval))
+    harness.append(batch(timestamp=9000))
+    for _ in range(95):
+        harness.append(batch(timestamp=1000))
+    harness.append(batch(timestamp=6000))
+    harness.log.delete_records_before(1)
+    search = harness.log.search_timestamp(5000, Isolation.READ_UNCOMMITTED)
+    headers.clear()
+    work, found, pauses = next(search), None, [len(headers)]
+    while found is None:
+        try:
+            work = search.send(work)
+        except StopIteration as end:
+            found = end.value
+        else:
+            pauses.append(len(headers) - sum(pauses))
+    assert found[:2] == (6000, 96)
+    assert len(pauses) == 9
+    assert max(pauses) <= 11
 
 
 def test_the_special_timestamps_mean_kafkas_offsets(harness: LogHarness) -> None:
