@@ -10,7 +10,7 @@ Rules of the generated function:
   `exact` is off. Requests need it off: librdkafka (2.16, Metadata of all topics from version 9) sends extra bytes after its requests, which
   Kafka ignores.
 * The elements of all arrays of a request (`exact` off), or of a message with a limit (`elements`), are counted together, before each list
-  is allocated.
+  is allocated. The tagged fields of a structure that has more of them than are known count too.
 * It raises only `MalformedMessage`.
 """
 
@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 from ottla.protocol.codegen import FIXED_SIZES, Source, fields_at, minimal_size, up_to
 from ottla.protocol.errors import MalformedMessage
 from ottla.protocol.fields import ArrayOf, Kind, WireField, bytes_
-from ottla.protocol.wire import Bad, read_string_length, read_uvarint, skip_tags
+from ottla.protocol.wire import Bad, read_string_length, read_tag_count, read_uvarint, skip_tags
 
 REQUEST_ELEMENTS = 250_000
 """The most elements that all arrays of one request may have in total: enough for 100,000 partitions, each in its own topic. Without a
@@ -36,6 +36,7 @@ _GLOBALS: dict[str, Any] = {
     "READS": _READS,
     "new": object.__new__,
     "read_string_length": read_string_length,
+    "read_tag_count": read_tag_count,
     "read_uvarint": read_uvarint,
     "skip_tags": skip_tags,
     "unpack_from": struct.unpack_from,
@@ -153,10 +154,18 @@ class _DecoderCompiler:
         self.later("B", count)
         self.flush()
         if not tagged:
-            source.line(f"if {count}: pos = skip_tags(buf, pos - 1, end)")
+            source.line(f"if {count}:")
+            source.depth += 1
+            self.count(count)
+            source.line("pos = skip_tags(buf, pos - 1, end)")
+            source.depth -= 1
             source.path = outer
             return
-        source.line(f"if {count} > 127: {count}, pos = read_uvarint(buf, pos - 1)")
+        source.line(f"if {count} > {len(tagged)}:")
+        source.depth += 1
+        self.count(count)
+        source.line(f"{count}, pos = read_tag_count(buf, pos - 1)")
+        source.depth -= 1
         tag, stop = self.local("tag"), self.local("stop")
         source.line(f"for _ in range({count}):")
         source.depth += 1
@@ -192,6 +201,12 @@ class _DecoderCompiler:
             var = self.local("s")
             self.struct(type_, var)
             self.source.line(f"{target} = {var}")
+
+    def count(self, elements: str) -> None:
+        """Generate the code that counts `elements`, the name of a local variable, towards the limit of the whole message."""
+        if self.elements is not None:
+            self.source.line(f"room -= {elements}")
+            self.source.line(f"if room < 0: raise Bad('more than {self.elements} elements')")
 
     def length(self, target: str, nullable: bool, fmt: str) -> None:
         """Generate the code that reads a length into the local variable `n`. A null length sets `target` to None or, unless `nullable`, is
@@ -247,9 +262,7 @@ class _DecoderCompiler:
         if size < 1:
             raise TypeError(f"{source.path}: an element without bytes cannot be counted")
         source.line(f"if n * {size} > end - pos: raise Bad(f'{{n}} elements announced, {{end - pos}} bytes left')")
-        if self.elements is not None:
-            source.line("room -= n")
-            source.line(f"if room < 0: raise Bad('more than {self.elements} elements')")
+        self.count("n")
         if isinstance(element, Kind) and element.fmt and element.fmt != "16s":
             source.line(f"{target} = list(unpack_from(f'>{{n}}{element.fmt}', buf, pos)); pos += n * {size}")
         else:

@@ -15,6 +15,10 @@ STRING_BYTES_MAX = 0x7FFF
 """The longest string, in bytes: its length is an int16 in versions that are not flexible, and Kafka limits compact strings to the same
 size."""
 
+TAGGED_FIELDS = 100
+"""The most tagged fields of one structure: Kafka's own have at most four. Without a limit, the header of a small request could hold the
+event loop for 30 ms."""
+
 _UVARINT_MAX = 0x7FFFFFFF
 _UVARINT_SHIFT_MAX = 28
 """The number of bits by which a varint's fifth and last byte is shifted to the left."""
@@ -67,14 +71,25 @@ def string_length(value: int) -> bytes:
     return uvarint(value)
 
 
+def read_tag_count(buf: Buffer, pos: int) -> tuple[int, int]:
+    """Read the number of tagged fields of a structure. Return (number, position after it). Raises Bad if it exceeds TAGGED_FIELDS."""
+    count, pos = read_uvarint(buf, pos)
+    if count > TAGGED_FIELDS:
+        raise Bad(f"{count} tagged fields in one structure; at most {TAGGED_FIELDS} are allowed")
+    return count, pos
+
+
 def skip_tags(buf: Buffer, pos: int, end: int) -> int:
     """Skip a section of tagged fields, all of which are unknown. Return the position after it. Raises Bad if a field extends beyond the
-    position `end`."""
-    count, pos = read_uvarint(buf, pos)
+    position `end`, or if there are more than TAGGED_FIELDS."""
+    count, pos = read_tag_count(buf, pos)
     for _ in range(count):
-        _, pos = read_uvarint(buf, pos)
-        size, pos = read_uvarint(buf, pos)
-        pos += size
+        if buf[pos] > 0x7F or (size := buf[pos + 1]) > 0x7F:
+            _, pos = read_uvarint(buf, pos)
+            size, pos = read_uvarint(buf, pos)
+            pos += size
+        else:  # both varints have one byte, as nearly always: three times as fast
+            pos += 2 + size
         if pos > end:
             raise Bad(f"tagged field ends {pos - end} bytes after the message")
     return pos

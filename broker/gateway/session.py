@@ -33,7 +33,7 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request, decode_request, encode_response, request_class
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import FrameTooLarge, MalformedHeader, ProtocolError, UnsupportedVersion
-from ottla.protocol.headers import read_request_header, skip_header_tags
+from ottla.protocol.headers import skip_header_tags
 from ottla.protocol.wire import Bad, Buffer, read_uvarint
 
 _REQUEST: Final = struct.Struct(">hhi")
@@ -399,7 +399,7 @@ def _acks(head: memoryview, version: int) -> int | None:
     response."""
     message = request_class(ApiKey.PRODUCE)
     try:
-        _, at = read_request_header(head)
+        at = _REQUEST.size + 2 + max(0, _SHORT.unpack_from(head, _REQUEST.size)[0])  # after the client id
         if version >= message.FLEXIBLE_SINCE:
             at = skip_header_tags(head, at)
             length, at = read_uvarint(head, at)

@@ -23,6 +23,7 @@ from ottla.protocol.schema import (
     struct,
     wire_struct,
 )
+from ottla.protocol.wire import TAGGED_FIELDS, uvarint
 
 
 @wire_struct
@@ -32,6 +33,11 @@ class Row:
 
 @wire_struct
 class Nest(Message, versions="0", flexible="none"):
+    rows: list[Row] = array(Row)
+
+
+@wire_struct
+class FlexibleNest(Message, versions="0", flexible="0+"):
     rows: list[Row] = array(Row)
 
 
@@ -151,6 +157,28 @@ def test_a_known_tag_that_does_not_fill_its_size_is_refused(size: int) -> None:
 def test_a_tag_that_reaches_beyond_the_message_is_refused() -> None:
     with pytest.raises(MalformedMessage, match=r"tags at offset .* after the message"):
         decode(Sample, with_tags(b"\1" + b"\3\x7f\0\0\0\1"), 1)
+
+
+@pytest.mark.parametrize("tag", [b"\3\4\0\0\0\1", b"\5\0"], ids=["known", "unknown"])
+def test_a_structure_with_too_many_tags_is_refused(tag: bytes) -> None:
+    decode(Sample, with_tags(uvarint(TAGGED_FIELDS) + tag * TAGGED_FIELDS), 1)
+    more = TAGGED_FIELDS + 1
+    with pytest.raises(MalformedMessage, match=f"{more} tagged fields in one structure"):
+        decode(Sample, with_tags(uvarint(more) + tag * more), 1)
+    with pytest.raises(MalformedMessage, match=f"{more} tagged fields in one structure"):
+        decode(FlexibleNest, b"\1" + uvarint(more) + tag * more, 0)
+
+
+def test_unknown_tags_count_as_elements_of_a_request_and_known_ones_do_not() -> None:
+    data = memoryview(b"\4" + b"\1\1\5\0" * 3 + b"\0")  # three rows without cells, each with a tag
+    assert len(decoder(FlexibleNest, 0, elements=6)(data, 0, len(data)).rows) == 3
+    with pytest.raises(MalformedMessage, match="more than 5 elements"):
+        decoder(FlexibleNest, 0, elements=5)(data, 0, len(data))
+    read = decoder(Sample, 1, elements=0)
+    known, both = (memoryview(with_tags(section)) for section in (b"\2" + b"\3\4\0\0\0\1" * 2, b"\3" + b"\3\4\0\0\0\1" * 3))
+    assert read(known, 0, len(known)).extra == 1
+    with pytest.raises(MalformedMessage, match="more than 0 elements"):
+        read(both, 0, len(both))
 
 
 def test_a_nullable_struct_is_null_at_any_negative_mark() -> None:

@@ -31,7 +31,9 @@ def test_a_response_header_has_tags_only_when_flexible() -> None:
     assert read_response_header(data, flexible=True) == (5, 9)
 
 
-@pytest.mark.parametrize("data", [b"", b"\0\0\0", b"\0\0\0\5", b"\0\0\0\5\1\0\x7f", b"\0\0\0\5\xff\xff\xff\xff\xff"])
-def test_a_response_that_breaks_off_in_its_header_is_refused(data: bytes) -> None:
+@pytest.mark.parametrize(
+    "data", [b"", b"\0\0\0", b"\0\0\0\5", b"\0\0\0\5\1\0\x7f", b"\0\0\0\5\xff\xff\xff\xff\xff", b"\0\0\0\5\x65" + b"\5\0" * 101]
+)
+def test_a_response_that_breaks_off_in_its_header_or_has_too_many_tags_is_refused(data: bytes) -> None:
     with pytest.raises(MalformedHeader):
         read_response_header(memoryview(data), flexible=True)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ottla.broker.core import limits
 from ottla.broker.gateway.address_book import AddressBook, ClientsView
 from ottla.broker.gateway.session import GatewaySession
+from ottla.protocol import wire
 from ottla.protocol.codec import decode_response, encode_request, encode_response
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import FrameTooLarge, MalformedHeader, ProtocolError, UnsupportedVersion
@@ -134,6 +135,24 @@ def test_the_head_of_a_produce_request_is_bounded() -> None:
     session.from_client(bytes(limits.GATEWAY_HEAD_BYTES - 100))
     with pytest.raises(MalformedHeader):
         session.from_client(bytes(1_000))
+
+
+def test_a_head_with_too_many_tags_is_not_read_again_with_each_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    session, reads = new_session(), []
+    monkeypatch.setattr(wire, "read_uvarint", lambda buf, pos, read=wire.read_uvarint: reads.append(pos) or read(buf, pos))
+    session.from_client(struct.pack(">ihhih", 10**7, 0, 13, 1, -1) + b"\xe0\xd4\x03" + b"\x85\0\0" * 20_000)  # of 60,000 tags
+    for _ in range(10):
+        session.from_client(b"\x85")
+    assert len(reads) <= 11
+
+
+def test_a_metadata_response_with_too_many_tags_is_rejected() -> None:
+    session = new_session()
+    session.from_client(request(MetadataRequest([]), 12, 1))
+    valid = response(METADATA, 12, 1)[8:]
+    frame = struct.pack(">i", 1) + b"\x65" + b"\5\0" * 101 + valid[1:]
+    with pytest.raises(MalformedHeader, match="101 tagged fields"):
+        session.from_cluster(struct.pack(">i", len(frame)) + frame)
 
 
 def test_a_rewritten_api_in_a_version_that_is_not_known_ends_the_connection() -> None:
