@@ -10,6 +10,8 @@ Rules:
 * No request is handled while unsent output is at its limit. After REQUESTS_PER_TURN requests or SLICE_MS, other connections have their
   turn. The remaining requests stay in the backlog, and the connection stops reading. One exception: while a request is pending, one more
   read is accepted, because only a read detects that the peer has closed the connection.
+* Behind unhandled requests, received bytes are stored without being split into frames, so that the memory of very many small frames is
+  that of their bytes.
 * Invalid bytes, or a handler's reply CLOSE, end the session after everything before them is answered. No later frame is handled.
 """
 
@@ -163,17 +165,33 @@ class Session:
             if not data:
                 return
         self.unhandled += len(data)
+        if self._backlog:
+            self._keep_unsplit(data)
+        else:
+            self._split(data)
+        self.run()
+
+    def _keep_unsplit(self, data: Buffer) -> None:
+        """Append received bytes to those that are not split into frames yet, because earlier frames are not handled yet."""
         reader = self._reader
-        goes_on, memory_is_short = reader.held_bytes, self._budget.is_exhausted()
+        if type(reader.unsplit) is not bytearray:
+            reader.unsplit = bytearray(reader.unsplit)
+        reader.unsplit += data
+
+    def _split(self, data: Buffer) -> None:
+        """Move the first frames of `data`, as many as one turn may handle, to the backlog. The bytes after them remain unsplit, because a
+        frame takes 190 bytes of memory besides its own."""
+        reader = self._reader
+        memory_is_short = self._budget.is_exhausted()
+        goes_on = memory_is_short and reader.held_bytes
         frames: Sequence[Buffer]
         try:
-            frames = reader.feed(data)
+            frames = reader.feed(data, limits.REQUESTS_PER_TURN)
         except FrameTooLarge as error:
             frames = error.frames
             # its traceback would keep the received data alive until the garbage collector finds the session
             self._frame_error = error.with_traceback(None)
         self._backlog.extend(frames)
-        self.run()
         if not memory_is_short:
             self._begun_while_exhausted = False
         elif frames or not goes_on:
@@ -227,8 +245,13 @@ class Session:
                     self._out_bytes += len(buffer)
             elif reply is not None:
                 self._take(reply)
-            if backlog and self._spent_ns() >= turn_end_ns:
-                break
+            if backlog:
+                if self._spent_ns() >= turn_end_ns:
+                    break
+            elif self._reader.unsplit:
+                data, self._reader.unsplit = self._reader.unsplit, b""
+                self._split(data)
+                turn_end_ns = turn_end_ns or self._spent_ns() + _SLICE_NS
         if self._frame_error is not None and not backlog and not self._is_full():
             self._fail(self._frame_error)
         if self.unhandled != self._accounted:

@@ -29,6 +29,15 @@ def test_stream_can_arrive_byte_by_byte() -> None:
     assert found == [b"abc", b"", b"defghijklm"]
 
 
+def test_a_limited_number_of_frames_is_split_and_the_rest_can_be_fed_again() -> None:
+    reader = FrameReader(10)
+    assert reader.feed(framed(b"a", b"", b"c", b"d") + b"\0", 2) == [b"a", b""]
+    assert reader.unsplit == framed(b"c", b"d") + b"\0"
+    rest, reader.unsplit = reader.unsplit, b""
+    assert reader.feed(rest, 3) == [b"c", b"d"]
+    assert (reader.unsplit, reader.held_bytes) == (b"", 1)
+
+
 def test_complete_frame_is_not_copied() -> None:
     data = framed(b"abc", b"de")
     frames = FrameReader(10).feed(data)

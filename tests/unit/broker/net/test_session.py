@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import struct
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -131,6 +132,35 @@ async def test_a_bounded_amount_is_read_behind_a_pending_request(harness: Harnes
     assert harness.handled == [b"w", b"a"]
 
 
+@pytest.mark.parametrize("reads", [[bytes(limits.READ_CHUNK_BYTES)], [bytes(4)] * 10_000])
+async def test_empty_frames_behind_a_pending_request_take_the_memory_that_is_counted(harness: Harness, reads: list[bytes]) -> None:
+    harness.session.receive(frame(b"w"))
+    tracemalloc.start()
+    try:
+        for read in reads:
+            harness.session.receive(read)
+        assert tracemalloc.get_traced_memory()[1] < limits.READ_CHUNK_BYTES
+    finally:
+        tracemalloc.stop()
+    assert harness.budget.used == sum(map(len, reads))
+
+
+@pytest.mark.parametrize("size", [1, 7, 1_000, 100_000])
+async def test_very_many_requests_behind_a_pending_one_are_handled_in_order(harness: Harness, size: int) -> None:
+    bodies = [b"w", *(b"%d" % number for number in range(1, 1_000)), b"w", *(b"%d" % number for number in range(1_000, 2_000))]
+    stream = b"".join(map(frame, bodies))
+    for position in range(0, len(stream), size):
+        harness.session.receive(stream[position : position + size])
+    assert harness.handled == [b"w"]
+    for pending in range(2):
+        harness.pending[pending].set_result([b"W"])
+        await asyncio.sleep(0)
+        while harness.session.runnable:
+            harness.session.run()
+    assert harness.handled == bodies
+    assert harness.budget.used == harness.session.unhandled == 0
+
+
 def test_a_close_reply_ends_the_session_after_earlier_replies(harness: Harness) -> None:
     harness.session.receive(frame(b"a") + frame(b"c") + frame(b"never"))
     assert harness.session.paused
@@ -257,6 +287,16 @@ def test_a_frame_begun_behind_a_complete_one_waits_for_memory() -> None:
     budget.used = 50
     harness.session.receive(frame(b"all of it") + b"\0")
     assert (harness.handled, harness.session.waits_for_memory) == ([b"all of it"], True)
+
+
+def test_a_frame_begun_behind_very_many_complete_ones_waits_for_memory() -> None:
+    budget = ByteBudget(limit=50)
+    harness = Harness(budget)
+    budget.used = 50
+    harness.session.receive(frame(b"0") * (limits.REQUESTS_PER_TURN + 1) + b"\0")
+    assert harness.session.runnable
+    harness.session.run()
+    assert (len(harness.handled), harness.session.waits_for_memory) == (limits.REQUESTS_PER_TURN + 1, True)
 
 
 def test_a_lost_connection_releases_its_memory() -> None:
