@@ -19,6 +19,7 @@ from ottla.broker.core import limits
 from ottla.broker.telemetry.instances import ClientTelemetry
 from ottla.broker.telemetry.payloads import Payload
 from ottla.protocol.records.compression import decompress
+from ottla.protocol.records.errors import RecordsError
 from ottla.protocol.uuids import encode_uuid
 
 
@@ -123,5 +124,5 @@ def _decoded(payload: Payload, parts_max: int) -> _Decoded:
         if (parts := parts_of(message, parts_max)) > parts_max:
             return _Decoded(why=f"has more than {parts_max} messages and values", parts=parts)
         return _Decoded(MessageToDict(message, use_integers_for_enums=True), parts=parts)
-    except (DecodeError, ValueError, RecursionError) as error:
+    except (DecodeError, RecordsError, ValueError, RecursionError) as error:
         return _Decoded(why=f"is no MetricsData of OTLP: {error}")

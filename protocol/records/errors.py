@@ -22,7 +22,7 @@ class UnknownCodec(RecordsError):
 
 
 class BatchTooLarge(CorruptBatch):
-    """The records would decompress to more bytes than the caller allows; no more than that was allocated."""
+    """The records would decompress to more bytes than the caller allows, or are in too many blocks; no more than that was allocated."""
 
 
 class InvalidRecord(RecordsError):

@@ -13,8 +13,9 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.storage.batch_check import Checked, TooLongForEventLoop, check_produce_batch
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import HEADER_BYTES, STAMPED_BYTES, BatchHeader, crc_ok, pack_header, read_header, stamped_head
-from ottla.protocol.records.compression import Codec, compress, decompress
+from ottla.protocol.records.compression import BLOCKS_MIN, Codec, compress, decompress
 from ottla.protocol.records.record import Record, SimpleRecord, build_batch, encode_record, iter_records
+from tests.support.tiny_blocks import in_many_blocks
 
 NOW = 1_700_000_000_000
 RECORDS = [SimpleRecord(b"a", b"1", NOW), SimpleRecord(b"b", b"2", NOW + 20, [("h", b"x")]), SimpleRecord(b"c", None, NOW + 10)]
@@ -335,6 +336,8 @@ def test_a_million_records_are_renumbered_in_little_more_memory_than_they_take()
 HEAVY = {
     "many records": (alike(limits.CHECKED_AT_ONCE_RECORDS + 1), LogConfig()),
     "many bytes": (build_batch([SimpleRecord(None, bytes(limits.CHECKED_AT_ONCE_BYTES), NOW)], codec=Codec.ZSTD), LogConfig()),
+    "many blocks": (in_many_blocks(RECORDS, BLOCKS_MIN), LogConfig()),
+    "many blocks in as many bytes as a batch may have": (in_many_blocks(RECORDS, 209_000), LogConfig()),
     "many bytes to compress": (
         build_batch([SimpleRecord(None, bytes(limits.RECOMPRESSED_AT_ONCE_BYTES), NOW)]),
         LogConfig(compression_type="gzip"),

@@ -11,9 +11,11 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.storage.files import Files
 from ottla.broker.storage.log_values import MAX_TIMESTAMP, Isolation
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.batch import read_header
+from ottla.protocol.records.compression import BLOCKS_MIN, Codec
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.logs import NOW_MS, LogHarness, batch
+from tests.support.tiny_blocks import in_many_blocks
 
 BATCH = len(batch())
 LENGTH_AT = 8
@@ -93,22 +95,23 @@ def test_a_read_of_0_bytes_does_not_read_the_disk(tmp_path: Path) -> None:
 
 
 LARGE = {
-    "many records": [SimpleRecord(None, b"", NOW_MS + i // 20_000) for i in range(20_001)],
-    "compressed": [SimpleRecord(None, bytes(700_000), NOW_MS + i) for i in range(2)],
+    "many records": build_batch([SimpleRecord(None, b"", NOW_MS + i // 20_000) for i in range(20_001)], codec=Codec.GZIP),
+    "compressed": build_batch([SimpleRecord(None, bytes(700_000), NOW_MS + i) for i in range(2)], codec=Codec.GZIP),
+    "many blocks": in_many_blocks([SimpleRecord(None, b"", NOW_MS + i) for i in range(2)], BLOCKS_MIN),
 }
 
 
-@pytest.mark.parametrize("records", LARGE.values(), ids=LARGE.keys())
-def test_the_search_of_a_large_batch_for_a_timestamp_is_left_to_the_caller(tmp_path: Path, records: list[SimpleRecord]) -> None:
+@pytest.mark.parametrize("large", LARGE.values(), ids=LARGE.keys())
+def test_the_search_of_a_large_batch_for_a_timestamp_is_left_to_the_caller(tmp_path: Path, large: bytes) -> None:
     harness = LogHarness(tmp_path / "topic-0")
     harness.append(batch(timestamp=NOW_MS - 1))
-    harness.append(build_batch(records, codec=Codec.GZIP))
+    harness.append(large)
     for timestamp in (NOW_MS + 1, MAX_TIMESTAMP):
         search = harness.log.search_timestamp(timestamp, Isolation.LOG_END)
         work = next(search)
         with pytest.raises(StopIteration) as end:
             search.send(work)
-        assert end.value.value == (NOW_MS + 1, len(records), 0)
+        assert end.value.value == (NOW_MS + 1, read_header(large).record_count, 0)
     with pytest.raises(StopIteration):
         next(harness.log.search_timestamp(NOW_MS - 1, Isolation.LOG_END))
 

@@ -16,7 +16,10 @@ from ottla.broker.telemetry.instances import ClientTelemetry
 from ottla.broker.telemetry.subscriptions import PUSH_INTERVAL_MS, ClientSubscription, Pusher
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k72_push_telemetry import PushTelemetryRequest
-from ottla.protocol.records.compression import Codec, compress
+from ottla.protocol.records.batch import HEADER_BYTES
+from ottla.protocol.records.compression import BLOCKS_MIN, Codec, compress
+from ottla.protocol.records.record import SimpleRecord
+from tests.support.tiny_blocks import in_many_blocks
 
 ANN, BOB = b"ann of 16 bytes!", b"bob of 16 bytes!"
 ZERO, ONE = bytes(16), bytes(15) + b"\x01"
@@ -140,6 +143,13 @@ def test_the_size_limit_applies_before_and_after_decompression(harness: Harness)
         assert harness.push(subscription_id, metrics=bomb, compression_type=codec, terminating=True) is ErrorCode.INVALID_RECORD
         harness.telemetry.disconnected(1)
     assert len(harness.telemetry.payloads) == 0
+
+
+def test_metrics_in_very_many_compressed_blocks_are_invalid(harness: Harness) -> None:
+    harness.telemetry.max_bytes = 100_000
+    blocks = in_many_blocks([SimpleRecord(None, b"otlp")], BLOCKS_MIN)[HEADER_BYTES:]
+    pushed = harness.push(harness.get().subscription_id, metrics=blocks, compression_type=Codec.SNAPPY)
+    assert (pushed, len(harness.telemetry.payloads)) == (ErrorCode.INVALID_RECORD, 0)
 
 
 def test_a_payload_outlives_its_instance(harness: Harness) -> None:

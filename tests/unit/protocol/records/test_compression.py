@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import subprocess
 import sys
+import tracemalloc
 
 import cramjam
 import lz4.frame
 import pytest
 import zstandard
 
-from ottla.protocol.records.compression import Codec, compress, decompress
+from ottla.protocol.records.compression import BLOCKS_MIN, Codec, compress, decompress
 from ottla.protocol.records.errors import BatchTooLarge, CorruptBatch
 
 COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
@@ -190,3 +191,35 @@ def test_a_gzip_stream_of_very_many_members_is_refused_before_they_are_read() ->
     assert bytes(decompress(Codec.GZIP, some, 1_000)) == b"x" * 100
     with pytest.raises(CorruptBatch, match="more than 100 members"):
         decompress(Codec.GZIP, some + gzip.compress(b""), 1_000)
+
+
+EMPTY_BLOCK = (1).to_bytes(4, "big") + raw_snappy(b"")
+TINY_BLOCKS = {
+    "empty snappy": (Codec.SNAPPY, XERIAL, EMPTY_BLOCK, b"", b""),
+    "snappy": (Codec.SNAPPY, XERIAL, len(raw_snappy(b"x")).to_bytes(4, "big") + raw_snappy(b"x"), b"x", b""),
+    "lz4": (Codec.LZ4, compress(Codec.LZ4, b"")[:7], (1 << 31 | 1).to_bytes(4, "little") + b"x", b"x", bytes(4)),
+}
+
+
+@pytest.mark.parametrize("form", TINY_BLOCKS.values(), ids=TINY_BLOCKS.keys())
+def test_the_number_of_blocks_is_limited_by_the_bytes_that_they_may_decompress_to(form: tuple[Codec, bytes, bytes, bytes, bytes]) -> None:
+    codec, head, block, content, tail = form
+    most = head + block * BLOCKS_MIN + tail
+    assert bytes(decompress(codec, most, BLOCKS_MIN)) == content * BLOCKS_MIN
+    more = head + block * (BLOCKS_MIN + 1) + tail
+    for max_bytes in (BLOCKS_MIN + 1, MIB):
+        with pytest.raises(BatchTooLarge, match="more than 4096 blocks"):
+            decompress(codec, more, max_bytes)
+    assert bytes(decompress(codec, more, 2 * MIB)) == content * (BLOCKS_MIN + 1)
+
+
+def test_tiny_snappy_blocks_take_less_memory_than_the_section() -> None:
+    section = XERIAL + EMPTY_BLOCK * 200_000
+    decompress(Codec.SNAPPY, XERIAL, MIB)  # imports the library
+    tracemalloc.start()
+    try:
+        assert len(decompress(Codec.SNAPPY, section, 64 * MIB)) == 0
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < len(section)
