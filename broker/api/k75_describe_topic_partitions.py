@@ -1,17 +1,23 @@
 """DescribeTopicPartitions (key 75), version 0: topics in the order of their names, in pages (KIP-966).
 
-Promises: an empty list of topics requests all. A response has at most `response_partition_limit` partitions (between 1 and 2000) of at
-most 2000 topics. If there are more, `next_cursor` is the first partition that was left out, and a request with this cursor continues
-there. If the cursor's topic is not in the list, or its partition is negative, every requested topic is INVALID_REQUEST.
+Promises:
+* An empty list of topics requests all topics that the client may describe.
+* A response has at most `response_partition_limit` partitions (between 1 and 2000). If there are more, `next_cursor` is the first
+  partition that was left out, and a request with this cursor continues there. It never names a topic that the client may not describe.
+* If the cursor's topic is not in the list, or its partition is negative, every requested topic is INVALID_REQUEST.
+
+Source: KAFKA DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.describeTopicResponse.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Awaitable, Sequence
 
 from ottla.broker.api.access import denied, operations
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.listing import respond_with_list
 from ottla.broker.api.services import ClusterServices
 from ottla.broker.cluster.image import TopicImage
 from ottla.broker.cluster.topic_names import is_internal
@@ -29,14 +35,15 @@ from ottla.protocol.topic_names import name_problem
 API = Api(DescribeTopicPartitionsRequest, array_limits={"topics": 25_000})
 
 PARTITIONS_MAX = 2000
-"""The maximum number of partitions in one response, Kafka's default of max.request.partition.size.limit. It also limits the number of
-topics in a response, for which Kafka has no limit."""
+"""The maximum number of partitions in one response, Kafka's default of max.request.partition.size.limit."""
 
 
 @API.on_broker()
-def handle(ctx: Context[ClusterServices], request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+def handle(
+    ctx: Context[ClusterServices], request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse | Awaitable[DescribeTopicPartitionsResponse]:
     """Return the topics and their partitions, beginning at the request's cursor, until the response has as many partitions as the request
-    allows. `next_cursor` of the response says where the next request continues."""
+    allows. `next_cursor` of the response says where the next request continues. If there are many topics, other requests run in between."""
     cursor = request.cursor
     all_topics = not request.topics
     names = [topic.name for topic in ctx.services.topics.topics()] if all_topics else sorted({topic.name for topic in request.topics})
@@ -45,31 +52,50 @@ def handle(ctx: Context[ClusterServices], request: DescribeTopicPartitionsReques
         return DescribeTopicPartitionsResponse(
             topics=[DescribeTopicPartitionsResponseTopic(code, topic.name) for topic in request.topics],
         )
-    response = DescribeTopicPartitionsResponse()
     begin = 0 if cursor is None else bisect_left(names, cursor.topic_name)
-    page = names[begin : begin + PARTITIONS_MAX]
-    hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, page)
-    left = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
-    for name in page:
-        if name in hidden:
-            continue
-        if left == 0:
-            response.next_cursor = Cursor(name, 0)
-            break
-        first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
-        answer, next_index = _describe(ctx, name, first, left)
-        response.topics.append(answer)
-        if next_index is not None:
-            response.next_cursor = Cursor(name, next_index)
-            break
-        left -= len(answer.partitions)
-    else:
-        if begin + len(page) < len(names):
-            response.next_cursor = Cursor(names[begin + len(page)], 0)
-    if not all_topics:
-        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        response.topics += [DescribeTopicPartitionsResponseTopic(code, name) for name in page if name in hidden]
-    return response
+    page = _Page(ctx, request)
+    return respond_with_list(ctx, names[begin:], page.describe, page.respond, is_complete=lambda: page.next_cursor is not None)
+
+
+class _Page:
+    """The response while it is made. `next_cursor` is None until a partition has to be left out; then the response is complete."""
+
+    def __init__(self, ctx: Context[ClusterServices], request: DescribeTopicPartitionsRequest) -> None:
+        self._ctx = ctx
+        self._all_topics = not request.topics
+        self._cursor = request.cursor
+        self._left = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
+        self._hidden: list[str] = []
+        self.next_cursor: Cursor | None = None
+
+    def describe(self, names: Sequence[str]) -> list[DescribeTopicPartitionsResponseTopic]:
+        """Describe the next topics, up to the partition limit. Topics that the client may not describe use nothing of it, and are only
+        reported if the request names them."""
+        hidden = denied(self._ctx, Operation.DESCRIBE, Resource.TOPIC, names)
+        described: list[DescribeTopicPartitionsResponseTopic] = []
+        for name in names:
+            if name in hidden:
+                self._hidden.append(name)
+            elif self._all_topics and self._ctx.services.topics.topic(name) is None:
+                continue  # it was deleted since the list of all topics was made
+            elif self._left == 0:
+                self.next_cursor = Cursor(name, 0)
+            else:
+                first = self._cursor.partition_index if self._cursor is not None and name == self._cursor.topic_name else 0
+                topic, next_index = _describe(self._ctx, name, first, self._left)
+                described.append(topic)
+                self._left -= len(topic.partitions)
+                self.next_cursor = None if next_index is None else Cursor(name, next_index)
+            if self.next_cursor is not None:
+                break
+        return described
+
+    def respond(self, topics: list[DescribeTopicPartitionsResponseTopic]) -> DescribeTopicPartitionsResponse:
+        """Return the response with the described `topics`, followed by those that the request names and the client may not describe."""
+        if not self._all_topics:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            topics += [DescribeTopicPartitionsResponseTopic(code, name) for name in self._hidden]
+        return DescribeTopicPartitionsResponse(topics=topics, next_cursor=self.next_cursor)
 
 
 def _describe(ctx: Context[ClusterServices], name: str, first: int, limit: int) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:

@@ -21,15 +21,19 @@ def respond_with_list(
     describe: Callable[[Sequence[T]], list[E]],
     respond: Callable[[list[E]], R],
     batch_size: int = limits.LISTED_AT_ONCE,
+    *,
+    is_complete: Callable[[], bool] = lambda: False,
 ) -> R | Awaitable[R]:
     """Return a list response: `describe` makes its entries from `items` (it may omit items), and `respond` makes the response from the
     entries. If there are more than `batch_size` items, return an awaitable: `describe` is then called with at most `batch_size` items at a
-    time, and other requests run between the calls.
+    time, and other requests run between the calls. The list ends early if `is_complete` returns true after a call.
 
     Only one long list is made at a time. The time of the calls is added to `ctx.spent_ns`, so that the dispatcher encodes the response on a
     thread. The awaitable raises CloseConnection if the client disconnects.
     """
-    return respond(describe(items)) if len(items) <= batch_size else _in_turns(ctx, items, describe, respond, batch_size)
+    if len(items) <= batch_size:
+        return respond(describe(items))
+    return _in_turns(ctx, items, describe, respond, batch_size, is_complete=is_complete)
 
 
 async def _in_turns(
@@ -38,6 +42,8 @@ async def _in_turns(
     describe: Callable[[Sequence[T]], list[E]],
     respond: Callable[[list[E]], R],
     batch_size: int,
+    *,
+    is_complete: Callable[[], bool],
 ) -> R:
     clock, entries = ctx.services.clock, list[E]()
     async with ctx.services.turns.list_lock:
@@ -48,4 +54,6 @@ async def _in_turns(
             begun_ns = clock.spent_ns()
             entries += describe(items[start : start + batch_size])
             ctx.spent_ns += clock.spent_ns() - begun_ns
+            if is_complete():
+                break
     return respond(entries)

@@ -50,6 +50,15 @@ def test_a_long_list_is_made_in_parts_and_its_time_is_counted() -> None:
     assert ctx.spent_ns > 0
 
 
+def test_a_long_list_ends_when_it_is_complete() -> None:
+    async def run() -> Any:
+        pending = respond_with_list(context(), range(50), describing, list, batch_size=10, is_complete=lambda: len(describing.sizes) == 2)
+        return await cast(Any, pending)
+
+    describing = Describing()
+    assert asyncio.run(run()) == list(range(0, 20, 2))
+
+
 def test_a_long_list_ends_when_its_client_disconnects() -> None:
     async def run() -> None:
         ctx = context()
