@@ -7,6 +7,7 @@ Promises:
   acks=all when every in-sync replica has it. With acks=0 there is no response; an error closes the connection, because it cannot be
   reported otherwise.
 * A batch that an idempotent producer sends again gets its original offset.
+* If the batches of a request take longer than SLICE_MS, other connections are served between them.
 * A transactional batch is written only if the transaction coordinator confirms that the partition belongs to the transaction
   (`txn_verification`). From version 12 on a write adds the partition to the transaction (KIP-890).
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Awaitable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -216,33 +217,60 @@ def _append_all(
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     condition = REPLICATED if request.acks == -1 else IN_OWN_LOG
     waits: Waits = []
-    large: list[_LargeBatch] = []
-    responses = [_append_topic(ctx, topic, verdicts, condition, waits, large=large) for topic in request.topic_data]
-    if large:
-        return _append_large(ctx, request, responses, waits, large)
+    deferred = _Deferred()
+    topics = request.topic_data
+    if len(topics) > 1 or (topics and len(topics[0].partition_data) > 1):
+        deferred.from_ns = ctx.services.clock.spent_ns() + limits.SLICE_NS
+    responses = [_append_topic(ctx, topic, verdicts, condition, waits, deferred=deferred) for topic in topics]
+    if deferred.batches:
+        return _append_deferred(ctx, request, responses, waits, deferred.batches)
     return _answer(ctx, request, responses, waits)
 
 
-async def _append_large(
+async def _append_deferred(
     ctx: Context[PartitionServices],
     request: ProduceRequest,
     responses: list[TopicProduceResponse],
     waits: Waits,
-    large: Iterable[_LargeBatch],
+    batches: Iterable[_DeferredBatch],
 ) -> ProduceResponse | None:
     condition = REPLICATED if request.acks == -1 else IN_OWN_LOG
-    for each in large:
+    for each in batches:
         try:
-            checked = await each.partition.check(each.batch)
-            if each.partition.removed:
-                raise ctx.services.partitions.missing(each.partition.topic, each.partition.index)
-            answer = _append(each.partition, each.partition.index, each.batch, each.guard, condition, waits=waits, checked=checked)
+            answer = None if each.is_large else await _append_in_turn(ctx, each, condition, waits)
+            if answer is None:
+                answer = _append_served(ctx, each, condition, waits, await each.partition.check(each.batch))
         except Rejected as rejected:
             index = each.partition.index
             answer = _error(index, rejected) if each.partition.removed else _refused(each.partition, index, rejected)
         each.answers[each.position] = answer
     found = _answer(ctx, request, responses, waits)
     return await found if isinstance(found, Awaitable) else found
+
+
+async def _append_in_turn(
+    ctx: Context[PartitionServices], each: _DeferredBatch, condition: Condition, waits: Waits
+) -> PartitionProduceResponse | None:
+    """Append the batch when this request may use the event loop. Return None if the batch must be checked on a thread first."""
+    clock = ctx.services.clock
+    await ctx.services.turns.wait_for_turn()
+    begun_ns = clock.spent_ns()
+    try:
+        return _append_served(ctx, each, condition, waits)
+    except TooLongForEventLoop:
+        return None
+    finally:
+        ctx.spent_ns += clock.spent_ns() - begun_ns
+
+
+def _append_served(
+    ctx: Context[PartitionServices], each: _DeferredBatch, condition: Condition, waits: Waits, checked: Checked | None = None
+) -> PartitionProduceResponse:
+    """Append the batch unless its partition was removed in the meantime: then raise Rejected."""
+    partition = each.partition
+    if partition.removed:
+        raise ctx.services.partitions.missing(partition.topic, partition.index)
+    return _append(partition, partition.index, each.batch, each.guard, condition, waits=waits, checked=checked)
 
 
 def _answer(
@@ -367,9 +395,9 @@ def unverified_error(version: int, rejected: Rejected) -> Rejected:
     return Rejected(code, rejected.message)
 
 
-class _LargeBatch(NamedTuple):
-    """A large batch, which a thread checks before it is appended. The partition's result is then stored in `answers[position]`; `answers`
-    becomes part of the response.
+class _DeferredBatch(NamedTuple):
+    """A batch that is appended in a later turn of the event loop; a large one (`is_large`) is checked on a thread before. The partition's
+    result is then stored in `answers[position]`; `answers` becomes part of the response.
     """
 
     answers: list[PartitionProduceResponse]
@@ -377,6 +405,15 @@ class _LargeBatch(NamedTuple):
     partition: Partition
     batch: Buffer
     guard: VerificationGuard | None
+    is_large: bool
+
+
+@dataclass(slots=True)
+class _Deferred:
+    """The deferred batches of a request. From the time `from_ns` on (`Clock.spent_ns`; None: never) every further batch is deferred."""
+
+    batches: list[_DeferredBatch] = field(default_factory=list)
+    from_ns: int | None = None
 
 
 def _append_topic(
@@ -386,7 +423,7 @@ def _append_topic(
     condition: Condition,
     waits: Waits,
     *,
-    large: list[_LargeBatch],
+    deferred: _Deferred,
 ) -> TopicProduceResponse:
     found = _find_topic(ctx, topic)
     only_ours = found is not None and found.is_internal and ctx.client_id != ADMIN_CLIENT_ID
@@ -405,10 +442,13 @@ def _append_topic(
             batch = _one_batch(data.records, ctx.version)
             if only_ours:
                 raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker writes to {partition.topic}")
+            is_late = deferred.from_ns is not None and ctx.services.clock.spent_ns() >= deferred.from_ns
             try:
+                if is_late:
+                    raise TooLongForEventLoop
                 answers.append(_append(partition, data.index, batch, guard, condition, waits=waits))
             except TooLongForEventLoop:
-                large.append(_LargeBatch(answers, len(answers), partition, batch, guard))
+                deferred.batches.append(_DeferredBatch(answers, len(answers), partition, batch, guard, not is_late))
                 answers.append(PartitionProduceResponse(data.index))
         except Rejected as rejected:
             answers.append(_error(data.index, rejected))

@@ -10,7 +10,8 @@ Promises:
 * Only the leader responds, except to a debugging client (replica id -2). Requests of replicas see the log up to its end.
 * While a new leader's high watermark is below the log end offset at its election, consumers get a retriable error instead of an offset
   that would go back (KIP-207): OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE.
-* A large batch is searched for a timestamp on a thread.
+* A large batch is searched for a timestamp on a thread. If the other searches of a request take longer than SLICE_MS, other connections
+  are served between them.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ottla.broker.api.declaration import Api
 from ottla.broker.api.repeated_partitions import last_entries
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import PartitionServices
+from ottla.broker.core import limits
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.replicas.partition import Partition
@@ -63,10 +65,11 @@ NOT_AVAILABLE_SINCE = 5
 
 
 T = TypeVar("T")
-Steps = Generator[Work, Work, T]
+Steps = Generator[Work | None, Work, T]
 """A generator that computes a T and leaves slow work to its caller. For a batch that is too large to be searched on the event loop, it
 yields a function that searches the batch. The caller runs the function on a thread, and then sends the generator a function that returns
-the search's result or raises its error.
+the search's result or raises its error. If the generator has used up a time slice (SLICE_MS), it yields None; the caller continues it in a
+later turn of the event loop.
 """
 
 
@@ -75,27 +78,36 @@ def handle(ctx: Context[PartitionServices], request: ListOffsetsRequest) -> List
     """Return, for each partition that the request names, the offset for the requested timestamp, or an error."""
     steps = _steps(ctx, request)
     try:
-        return _on_thread(ctx, steps, next(steps))
+        return _in_turns(ctx, steps, next(steps))
     except StopIteration as end:
         response: ListOffsetsResponse = end.value
         return response
 
 
-async def _on_thread(ctx: Context[PartitionServices], steps: Steps[ListOffsetsResponse], work: Work) -> ListOffsetsResponse:
-    """Run `steps` to its end and return the response. Each search of a large batch that it yields is done on a thread, one after the other;
-    `work` is the first one.
+async def _in_turns(ctx: Context[PartitionServices], steps: Steps[ListOffsetsResponse], work: Work | None) -> ListOffsetsResponse:
+    """Run `steps`, which has yielded `work`, to its end in several turns of the event loop, and return the response. Each search of a large
+    batch that it yields is done on a thread, one after the other.
     """
     try:
         while True:
+            if work is None:
+                await ctx.services.turns.wait_for_turn()
+                _check_connected(ctx)
+                work = next(steps)
+                continue
             async with ctx.services.partitions.search_lock:
-                if ctx.peer.is_closed:
-                    raise CloseConnection("the client has disconnected")
+                _check_connected(ctx)
                 searched = ctx.services.partitions.compute(work)
                 await asyncio.wait([searched])
             work = steps.send(searched.result)
     except StopIteration as end:
         response: ListOffsetsResponse = end.value
         return response
+
+
+def _check_connected(ctx: Context[PartitionServices]) -> None:
+    if ctx.peer.is_closed:
+        raise CloseConnection("the client has disconnected")
 
 
 def _steps(ctx: Context[PartitionServices], request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
@@ -109,10 +121,13 @@ def _steps(ctx: Context[PartitionServices], request: ListOffsetsRequest) -> Step
             response.topics.append(ListOffsetsTopicResponse(topic.name, [_denied(requested) for requested in topic.partitions]))
     shown = [topic for topic in request.topics if topic.name not in hidden]
     merged = last_entries((topic.name, requested.partition_index, requested) for topic in shown for requested in topic.partitions)
+    slice_end_ns = ctx.services.clock.spent_ns() + limits.SLICE_NS
     for name, partitions in merged.items():
         answer = ListOffsetsTopicResponse(name)
         response.topics.append(answer)
         for index, requested in partitions.items():
+            if ctx.services.clock.spent_ns() >= slice_end_ns:
+                yield None
             answer.partitions.append((yield from _answer(ctx, request, name, requested, named[name, index])))
     return response
 

@@ -86,8 +86,9 @@ max.message.bytes can hold more records, that number applies instead. Without a 
 2,000,000 identical empty records."""
 
 CHECKED_AT_ONCE_BYTES = 1 * MIB
-"""A produced batch with more decompressed bytes than this, or with more than 4,096 compressed blocks (`compression.BLOCK_BYTES_MIN`), is
-checked on a thread; decompressing a smaller one takes at most 5 ms. One thread checks all such batches one after the other."""
+"""A produced batch with more bytes than this, before or after decompression, or with more than 4,096 compressed blocks
+(`compression.BLOCK_BYTES_MIN`), is checked on a thread; checking a smaller one takes at most 5 ms. One thread checks all such batches one
+after the other."""
 CHECKED_AT_ONCE_RECORDS = 20_000
 """A produced batch with more records than this is checked on a thread; reading the records of a smaller one takes at most 5 ms."""
 SEARCHED_AT_ONCE_BATCHES = 1_000
@@ -125,6 +126,8 @@ take 20 ms.
 
 SLICE_MS = 5
 """The longest time that one large request keeps the event loop before other connections are served."""
+SLICE_NS = SLICE_MS * 1_000_000
+"""SLICE_MS in nanoseconds, the unit of `Clock.spent_ns`."""
 
 LARGE_REQUESTS_BYTES = 16 * MIB
 """The maximum total size of the requests that are decoded on threads at the same time: two requests of the maximum size

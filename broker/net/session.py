@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from ottla.broker.api.reply import CLOSE, Action, FinalResponse, Reply
 from ottla.broker.core import limits
@@ -40,7 +40,6 @@ class PendingReply(Protocol):
     def result(self) -> Reply: ...
 
 
-_SLICE_NS: Final = limits.SLICE_MS * 1_000_000
 Handle = Callable[[Buffer], "Reply | PendingReply"]
 TryFastPath = Callable[[bytes, int], "tuple[Reply, int] | None"]
 """The fast path (`dispatch.try_fast_path`): takes received data and the position of a frame in it; returns the reply to that frame and the
@@ -217,7 +216,7 @@ class Session:
             if at >= end:  # most reads have one request, and do not look at the clock
                 break
             if not turn_end_ns:
-                turn_end_ns = self._spent_ns() + _SLICE_NS
+                turn_end_ns = self._spent_ns() + limits.SLICE_NS
             elif self._spent_ns() >= turn_end_ns:
                 break
         return memoryview(data)[at:] if at else data
@@ -229,7 +228,7 @@ class Session:
         """
         backlog = self._backlog
         turn = limits.REQUESTS_PER_TURN
-        turn_end_ns = self._spent_ns() + _SLICE_NS if len(backlog) > 1 else 0
+        turn_end_ns = self._spent_ns() + limits.SLICE_NS if len(backlog) > 1 else 0
         while backlog and turn and not self._is_full():
             turn -= 1
             frame = backlog.popleft()
@@ -251,7 +250,7 @@ class Session:
             elif self._reader.unsplit:
                 data, self._reader.unsplit = self._reader.unsplit, b""
                 self._split(data)
-                turn_end_ns = turn_end_ns or self._spent_ns() + _SLICE_NS
+                turn_end_ns = turn_end_ns or self._spent_ns() + limits.SLICE_NS
         if self._frame_error is not None and not backlog and not self._is_full():
             self._fail(self._frame_error)
         if self.unhandled != self._accounted:

@@ -73,7 +73,7 @@ def check_produce_batch(data: Buffer, *, config: LogConfig, now_ms: int, at_once
     written.
     """
     view = data if type(data) is memoryview else memoryview(data)
-    header = _check_envelope(view, config)
+    header = _check_envelope(view, config, at_once=at_once)
     _check_header(header)
     has_many_records = header.record_count > limits.CHECKED_AT_ONCE_RECORDS
     if has_many_records and at_once:
@@ -92,9 +92,10 @@ def check_produce_batch(data: Buffer, *, config: LogConfig, now_ms: int, at_once
     return _rewrite(view, header, records, scan, config=config, now_ms=now_ms, at_once=at_once)
 
 
-def _check_envelope(data: memoryview, config: LogConfig) -> BatchHeader:
+def _check_envelope(data: memoryview, config: LogConfig, *, at_once: bool) -> BatchHeader:
     """Return the header of the single batch in `data`. Raises `Rejected` for a wrong magic or base offset (INVALID_RECORD), for more than
-    max.message.bytes (MESSAGE_TOO_LARGE), or for a wrong size or checksum (CORRUPT_MESSAGE). Source: Kafka's analyzeAndValidateRecords."""
+    max.message.bytes (MESSAGE_TOO_LARGE), or for a wrong size or checksum (CORRUPT_MESSAGE); with `at_once` `TooLongForEventLoop` for a
+    batch of more than CHECKED_AT_ONCE_BYTES. Source: Kafka's analyzeAndValidateRecords."""
     try:
         header = read_header(data)
     except CorruptBatch as e:
@@ -107,6 +108,8 @@ def _check_envelope(data: memoryview, config: LogConfig) -> BatchHeader:
     check_size(size, config)
     if size != len(data):
         raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"a batch of {size} bytes in {len(data)}")
+    if at_once and size > HEADER_BYTES + limits.CHECKED_AT_ONCE_BYTES:
+        raise TooLongForEventLoop
     if crc32c(data[CRC_START:]) != header.crc:
         raise Rejected(ErrorCode.CORRUPT_MESSAGE, "the batch's CRC does not match its bytes")
     return header

@@ -21,7 +21,7 @@ from ottla.broker.storage.log_values import MAX_TIMESTAMP, TimestampOffset
 from ottla.broker.storage.segment import Segment
 from ottla.broker.storage.segment_list import SegmentList
 from ottla.protocol.records import walk
-from ottla.protocol.records.batch import LOG_OVERHEAD, BatchHeader
+from ottla.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD, BatchHeader
 from ottla.protocol.records.errors import BatchTooLarge, CorruptBatch
 from ottla.protocol.records.record import DECOMPRESSED_MAX_BYTES, records_section
 
@@ -218,7 +218,7 @@ def _size_of_batch(data: bytes, segment: Segment, position: int) -> int:
 def _first_in(data: bytes, header: BatchHeader, oldest: int, newest: int, from_offset: int = 0) -> Search[TimestampOffset | None]:
     """Return the first record of the batch `data` at or after `from_offset` with a timestamp in [oldest, newest], None if there is none."""
     find = partial(_found_in, data, header, oldest, newest, from_offset)
-    if header.record_count <= limits.CHECKED_AT_ONCE_RECORDS:
+    if header.record_count <= limits.CHECKED_AT_ONCE_RECORDS and header.size_bytes <= HEADER_BYTES + limits.CHECKED_AT_ONCE_BYTES:
         with suppress(BatchTooLarge):
             return find(limits.CHECKED_AT_ONCE_BYTES)
     return (yield partial(find, DECOMPRESSED_MAX_BYTES))()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from tests.support.group_calls import find_coordinator, wait_until
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
 from tests.support.transactions import Transactional, committed_values, latest, produce_as
+from tests.support.turn_clock import TurnClock
 from tests.support.txn_calls import init
 
 
@@ -401,6 +403,38 @@ def test_a_batch_whose_topic_is_deleted_during_its_check_is_rejected(broker: Run
     answer = decode_response(0, 12, client.read_frame())[1]
     assert isinstance(answer, ProduceResponse)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_other_connections_have_their_turns_while_many_batches_are_checked(tmp_path: Path, acks: int) -> None:
+    clock = TurnClock()
+    with RunningBroker(tmp_path / "data", clock=clock) as broker, broker.client() as client:
+        create(client, "t", partitions=20)
+        batches = [batch() if index % 4 else many_alike(20_001) for index in range(20)]
+        topics = [TopicProduceData("t", partition_data=[PartitionProduceData(*each) for each in enumerate(batches)])]
+        clock.start()
+        answer = client.call(ProduceRequest(acks=acks, timeout_ms=5000, topic_data=topics), version=9)
+        assert latest(client, committed=False, index=19) == 1
+    if acks:
+        assert [(each.index, each.error_code) for each in answer.responses[0].partition_responses] == [(n, 0) for n in range(20)]
+    assert clock.turns >= 15
+
+
+def test_a_batch_whose_topic_is_deleted_before_its_turn_is_rejected(tmp_path: Path) -> None:
+    clock, gate = TurnClock(), threading.Event()
+    with RunningBroker(tmp_path / "data", clock=clock) as broker, broker.client() as client, broker.client() as other:
+        create(client, "t")
+        create(client, "u")
+        topics = [TopicProduceData(name, partition_data=[PartitionProduceData(0, many_alike(20_001))]) for name in "tu"]
+        clock.start()
+        try:
+            broker.call(lambda node: node.services.flusher.compute(gate.wait) and None)
+            client.send(ProduceRequest(acks=1, timeout_ms=5000, topic_data=topics), version=9)
+            other.call(DeleteTopicsRequest(topic_names=["u"], timeout_ms=5000), version=5)
+        finally:
+            gate.set()
+        answer = decode_response(0, 9, client.read_frame())[1]
+    assert [each.partition_responses[0].error_code for each in answer.responses] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 def test_records_without_a_key_are_listed_for_a_batch_that_is_checked_on_a_thread(client: Client) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ottla.protocol.client import Client
@@ -13,7 +15,9 @@ from ottla.protocol.messages.k02_list_offsets import (
 )
 from ottla.protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
+from tests.support.turn_clock import TurnClock
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
 
@@ -76,6 +80,19 @@ def test_a_search_over_many_batches_lets_other_requests_run(filled: Client, monk
     assert ask(filled, 3000).offset == -1
     append(filled, 4000)
     assert (ask(filled, 3000).offset, ask(filled, 3000).timestamp) == (9, 4000)
+
+
+def test_other_connections_have_their_turns_while_many_partitions_are_searched(tmp_path: Path) -> None:
+    clock, data = TurnClock(), build_batch([SimpleRecord(None, b"x", 1_000)])
+    with RunningBroker(tmp_path / "data", clock=clock) as broker, broker.client() as client:
+        create(client, "t", partitions=20)
+        written = [TopicProduceData("t", partition_data=[PartitionProduceData(index, data) for index in range(20)])]
+        client.call(ProduceRequest(acks=1, topic_data=written), version=9)
+        clock.start()
+        asked = [ListOffsetsTopic("t", [ListOffsetsPartition(index, -1, 1_000) for index in range(20)])]
+        (found,) = client.call(ListOffsetsRequest(-1, 0, asked)).topics
+    assert found.partitions == [ListOffsetsPartitionResponse(index, 0, 1_000, 0, 0) for index in range(20)]
+    assert clock.turns >= 20
 
 
 def test_max_timestamp_returns_the_record_with_it_instead_of_the_last_one(filled: Client) -> None:

@@ -5,12 +5,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Final
 
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
-
-_SLICE_NS: Final = limits.SLICE_MS * 1_000_000
 
 
 class Turns:
@@ -47,6 +44,6 @@ class Turns:
         while self._waiting and self._waiting[0].done():  # its owner was cancelled
             self._waiting.popleft()
         if self._waiting:
-            self._slice_end_ns = self._clock.spent_ns() + _SLICE_NS
+            self._slice_end_ns = self._clock.spent_ns() + limits.SLICE_NS
             self._waiting.popleft().set_result(None)
             self._call_next()

@@ -338,6 +338,10 @@ HEAVY = {
     "many bytes": (build_batch([SimpleRecord(None, bytes(limits.CHECKED_AT_ONCE_BYTES), NOW)], codec=Codec.ZSTD), LogConfig()),
     "many blocks": (in_many_blocks(RECORDS, BLOCKS_MIN), LogConfig()),
     "many blocks in as many bytes as a batch may have": (in_many_blocks(RECORDS, 209_000), LogConfig()),
+    "many bytes without compression": (
+        build_batch([SimpleRecord(None, bytes(limits.CHECKED_AT_ONCE_BYTES), NOW)]),
+        LogConfig(max_message_bytes=2 * limits.CHECKED_AT_ONCE_BYTES),
+    ),
     "many bytes to compress": (
         build_batch([SimpleRecord(None, bytes(limits.RECOMPRESSED_AT_ONCE_BYTES), NOW)]),
         LogConfig(compression_type="gzip"),

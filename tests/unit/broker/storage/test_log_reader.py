@@ -96,6 +96,7 @@ def test_a_read_of_0_bytes_does_not_read_the_disk(tmp_path: Path) -> None:
 
 LARGE = {
     "many records": build_batch([SimpleRecord(None, b"", NOW_MS + i // 20_000) for i in range(20_001)], codec=Codec.GZIP),
+    "many bytes": build_batch([SimpleRecord(None, bytes(700_000), NOW_MS + i) for i in range(2)]),
     "compressed": build_batch([SimpleRecord(None, bytes(700_000), NOW_MS + i) for i in range(2)], codec=Codec.GZIP),
     "many blocks": in_many_blocks([SimpleRecord(None, b"", NOW_MS + i) for i in range(2)], BLOCKS_MIN),
 }
@@ -103,7 +104,7 @@ LARGE = {
 
 @pytest.mark.parametrize("large", LARGE.values(), ids=LARGE.keys())
 def test_the_search_of_a_large_batch_for_a_timestamp_is_left_to_the_caller(tmp_path: Path, large: bytes) -> None:
-    harness = LogHarness(tmp_path / "topic-0")
+    harness = LogHarness(tmp_path / "topic-0", LogConfig(max_message_bytes=2_000_000))
     harness.append(batch(timestamp=NOW_MS - 1))
     harness.append(large)
     for timestamp in (NOW_MS + 1, MAX_TIMESTAMP):
