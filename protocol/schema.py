@@ -150,11 +150,12 @@ def encode(msg: Message, version: int) -> bytes:
     return b"".join((*parts, last))
 
 
-def decode(cls: type[M], data: Buffer, version: int) -> M:
-    """Decode a body that takes all of `data`. Raises ProtocolError for invalid bytes, bytes after the body, and an unknown version."""
+def decode(cls: type[M], data: Buffer, version: int, elements: int | None = None) -> M:
+    """Decode a body that takes all of `data`. Raises ProtocolError for invalid bytes, bytes after the body, an unknown version, and, before
+    it allocates the arrays, if they have more than `elements` elements in total (None: no limit)."""
     if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
         raise ProtocolError(f"{cls.__name__} has no version {version}")
-    msg: M = decoder(cls, version)(memoryview(data), 0, len(data))
+    msg: M = decoder(cls, version, elements=elements)(memoryview(data), 0, len(data))
     return msg
 
 

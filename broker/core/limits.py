@@ -348,6 +348,11 @@ NODE_RESPONSE_BYTES = 128 * MIB
 """The largest response that this node accepts from another node: one batch of the largest size that can be produced (100 MiB), and the
 fields around the batch."""
 
+NODE_RESPONSE_ELEMENTS = 500_000
+"""The most elements in all arrays of a response of another node: CreateTopics of 10,000 topics, Kafka's maximum, with 40 settings each. A
+Fetch of 100,000 partitions, each in its own topic, has 200,000. Without a limit, 128 MiB of the smallest elements took a minute and 6 GB.
+"""
+
 LINK_BACKOFF_MS = 50
 """The first pause before a connection to another node is tried again (Kafka's reconnect.backoff.ms). The pause doubles with each
 failure."""

@@ -275,7 +275,8 @@ class NodeConnection(asyncio.Protocol):
         pending, version = self._waiting.popleft()
         refused = pending.request.API_KEY == ApiKey.API_VERSIONS and bytes(frame[4:6]) == _UNSUPPORTED
         try:
-            correlation_id, response = decode_response(pending.request.API_KEY, 0 if refused else version, frame)
+            api_version = 0 if refused else version
+            correlation_id, response = decode_response(pending.request.API_KEY, api_version, frame, limits.NODE_RESPONSE_ELEMENTS)
             if correlation_id != pending.correlation_id:
                 raise ProtocolError(f"response to request {correlation_id} instead of {pending.correlation_id}")
         except ProtocolError as error:

@@ -2,8 +2,9 @@
 of share groups.
 
 Invariants:
-- A record of a known type and version that cannot be decoded gives a row `unreadable`, because a broker fails when it loads the record. A
-  record of an unknown type or later version, which a newer broker may have written, is left out.
+- A record of a known type and version that cannot be decoded gives a row `unreadable`, because a broker fails when it loads the record. So
+  does a record with more than ELEMENTS_MAX array elements. A record of an unknown type or later version, which a newer broker may have
+  written, is left out.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from ottla.protocol.share_log import (
 from ottla.protocol.uuids import encode_uuid
 from ottla.spark_jobs.columns import GROUP_COLUMNS, SHARE_STATE_COLUMNS
 from ottla.spark_jobs.segment_reader import Part
-from ottla.spark_jobs.tables.control import Row, decoded
+from ottla.spark_jobs.tables.control import ELEMENTS_MAX, Row, decoded
 from ottla.spark_jobs.tables.filters import Filters
 
 
@@ -160,7 +161,7 @@ def _group_row(position: int, header: BatchHeader, record: Record) -> Sequence[R
             version, body = read_prefix(record.value)
             if version > 0:
                 return ()
-            columns = kind.read(decode(kind.value, body, version))
+            columns = kind.read(decode(kind.value, body, version, ELEMENTS_MAX))
     except ProtocolError:
         return [(*where, "unreadable", kind.group_type, *[None] * 7)]
     return [(*where, kind.record, kind.group_type, key.group, getattr(key, "member_id", None), record.value is None, *columns)]
@@ -189,13 +190,13 @@ def _share_state_rows(position: int, header: BatchHeader, record: Record) -> Seq
 
 def _state_rows(key: Row, kind: int, body: Any, version: int) -> Iterator[Row]:
     if kind == SHARE_SNAPSHOT:
-        whole = decode(ShareSnapshotValue, body, version)
+        whole = decode(ShareSnapshotValue, body, version, ELEMENTS_MAX)
         times: Row = (whole.create_timestamp, whole.write_timestamp)
         epochs: Row = ("snapshot", *key, whole.snapshot_epoch, whole.state_epoch, whole.leader_epoch)
         state: Row = (whole.start_offset, whole.delivery_complete_count, *times)
         batches: list[LoggedBatch] = whole.state_batches
     else:
-        change = decode(ShareUpdateValue, body, version)
+        change = decode(ShareUpdateValue, body, version, ELEMENTS_MAX)
         epochs = ("update", *key, change.snapshot_epoch, None, change.leader_epoch)
         state = (change.start_offset, change.delivery_complete_count, None, None)
         batches = change.state_batches

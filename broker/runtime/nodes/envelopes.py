@@ -9,6 +9,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import Any
 
+from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected, VersionNotKnown
 from ottla.broker.runtime.metadata.topic_making import Client
 from ottla.broker.runtime.nodes.controller_channel import ControllerAuthenticationFailed, ControllerChannel, ControllerUnreachable
@@ -57,7 +58,8 @@ class EnvelopeForwarding:
         if answer.error_code != ErrorCode.NONE:
             raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller refuses the envelope with error {answer.error_code}")
         try:
-            correlation_id, response = decode_response(request.API_KEY, version, answer.response_data or b"")
+            data = answer.response_data or b""
+            correlation_id, response = decode_response(request.API_KEY, version, data, limits.NODE_RESPONSE_ELEMENTS)
         except ProtocolError as error:
             raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
         if correlation_id != _CORRELATION_ID:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.client import Client
+from ottla.protocol.client import ELEMENTS_MAX, Client
 from ottla.protocol.codec import decode_request, encode_response
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import FrameTooLarge, ProtocolError, UnsupportedVersion
 from ottla.protocol.frame import FrameReader
 from ottla.protocol.messages.k00_produce import ProduceRequest
-from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
 
@@ -122,6 +122,16 @@ def test_response_to_another_request_is_a_protocol_error() -> None:
 def test_peer_with_another_protocol_is_a_protocol_error() -> None:
     with peer(lambda frame: b"HTTP/1.1 400 Bad Request\r\n") as port, Client("127.0.0.1", port) as client, pytest.raises(FrameTooLarge):
         client.call(HeartbeatRequest(), version=4)
+
+
+def test_response_with_too_many_elements_is_a_protocol_error() -> None:
+    partition = MetadataResponsePartition(replica_nodes=[1] * ELEMENTS_MAX)
+    found = MetadataResponse(topics=[MetadataResponseTopic(name="t", partitions=[partition])])
+    with peer(lambda frame: reply_to(frame, found)) as port, Client("127.0.0.1", port) as client:
+        with pytest.raises(ProtocolError, match=f"more than {ELEMENTS_MAX} elements"):
+            client.call(MetadataRequest(), version=9)
+        partition.replica_nodes = partition.replica_nodes[:-2]
+        assert len(client.call(MetadataRequest(), version=9).topics[0].partitions[0].replica_nodes) == ELEMENTS_MAX - 2
 
 
 def test_client_reads_pipelined_responses_in_order() -> None:

@@ -16,7 +16,7 @@ from ottla.broker.testing.in_process import InProcessBroker
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request, encode_response
 from ottla.protocol.errors import EncodeError
-from ottla.protocol.messages.k03_metadata import MetadataRequest
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 from ottla.protocol.messages.k56_alter_partition import AlterPartitionRequest
 from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -113,6 +113,19 @@ async def test_invalid_bytes_break_the_connection(harness: Harness, sent: bytes)
     await settle()
     peer.connections[0].transport.write(sent)
     assert isinstance(await harness.outcome(call), LinkBroken)
+
+
+@pytest.mark.parametrize("excess", [0, 1])
+async def test_a_response_with_too_many_elements_breaks_the_connection(harness: Harness, excess: int) -> None:
+    count = limits.NODE_RESPONSE_ELEMENTS - 2 + excess
+    topic = MetadataResponseTopic(name="t", partitions=[MetadataResponsePartition(replica_nodes=[1] * count)])
+    await harness.answering(PEER, lambda request: MetadataResponse(topics=[topic]), {ApiKey.METADATA: (12, 12)})
+    call = asyncio.ensure_future(harness.link.call(MetadataRequest(), timeout_ms=1000))
+    if excess:
+        with pytest.raises(LinkBroken, match=f"more than {limits.NODE_RESPONSE_ELEMENTS} elements"):
+            await call
+    else:
+        assert len((await call).topics[0].partitions[0].replica_nodes) == count
 
 
 async def test_an_unexpected_response_breaks_the_connection_and_the_next_call_reconnects(harness: Harness) -> None:

@@ -5,9 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from ottla.protocol.consumer_group_log import (
+    TARGET_MEMBER,
+    AssignedTopic,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+)
+from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import SimpleRecord, build_batch
-from ottla.spark_jobs.corpus.shares import ACCEPTED, AVAILABLE, Queue, Streams, current, group, member, shared_by_two, torn_members
+from ottla.protocol.schema import encode_prefixed
+from ottla.spark_jobs.corpus.shares import (
+    ACCEPTED,
+    AVAILABLE,
+    TOPIC_ID,
+    Queue,
+    Streams,
+    current,
+    group,
+    member,
+    shared_by_two,
+    torn_members,
+)
 from ottla.spark_jobs.tables import Filters, read
+from ottla.spark_jobs.tables.control import ELEMENTS_MAX
 from tests.support.kafka_logs import T0, PartitionWriter
 
 
@@ -75,3 +97,12 @@ def test_truncated_group_record_is_unreadable_and_other_kinds_are_omitted(tmp_pa
     log = PartitionWriter(tmp_path, "__consumer_offsets", 1)
     log.batch(build_batch([SimpleRecord(b"\0\2\0\1g", b"\0\3classic", T0), SimpleRecord(b"\0\x63later", b"", T0)]))
     assert rows(tmp_path, "groups", "partition", "offset", "record") == [(0, 0, "group"), (0, 1, "member"), (0, 2, "unreadable")]
+
+
+@pytest.mark.parametrize("excess", [0, 1])
+def test_group_record_with_too_many_partitions_is_unreadable(tmp_path: Path, excess: int) -> None:
+    key = ConsumerGroupTargetAssignmentMemberKey("g", "m")
+    value = ConsumerGroupTargetAssignmentMemberValue([AssignedTopic(TOPIC_ID, [1] * (ELEMENTS_MAX - 1 + excess))])
+    record = SimpleRecord(encode_prefixed(key, TARGET_MEMBER), encode_prefixed(value, 0), T0)
+    PartitionWriter(tmp_path, "__consumer_offsets", 0).batch(build_batch([record], codec=Codec.ZSTD))
+    assert rows(tmp_path, "groups", "record", "group_type") == [("unreadable" if excess else "target member", "consumer")]

@@ -4,9 +4,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from ottla.broker.core import limits
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k19_create_topics import CreatableTopicConfigs, CreatableTopicResult, CreateTopicsResponse
 from ottla.protocol.principal import DefaultPrincipalData
 from ottla.protocol.schema import decode
-from tests.support.cluster_members import CREATE, ClusterBrokerInMemory, forwarded_request, topics_created
+from tests.support.cluster_members import CREATE, ClusterBrokerInMemory, forwarded_request, in_envelope, topics_created
 
 
 @pytest.fixture
@@ -25,6 +28,14 @@ async def test_an_envelope_has_the_clients_request_principal_and_address(cluster
     assert bytes(envelope.body.client_host_address) == bytes([10, 1, 2, 3])
     principal = bytes(envelope.body.request_principal)
     assert (principal[:2], decode(DefaultPrincipalData, principal[2:], 0)) == (b"\0\0", DefaultPrincipalData("User", "ANONYMOUS"))
+
+
+async def test_a_forwarded_response_with_too_many_elements_is_an_error(cluster: ClusterBrokerInMemory) -> None:
+    configs = [CreatableTopicConfigs("a")] * limits.NODE_RESPONSE_ELEMENTS
+    response = CreateTopicsResponse(topics=[CreatableTopicResult("a", configs=configs)])
+    await cluster.begin(lambda request: in_envelope(forwarded_request(request), response))
+    answer = await cluster.member.ask(CREATE, 6, "app")
+    assert [topic.error_code for topic in answer.topics] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
 
 
 @pytest.mark.parametrize(
