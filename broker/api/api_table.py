@@ -34,7 +34,7 @@ APIS: Final = (
     ServedApi(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, 0, ListenerType.BROKER, array_limits={'transactions.topics.partitions': 10000, 'v3_and_below_topics.partitions': 10000}),
     ServedApi(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, 0, ListenerType.BROKER),
     ServedApi(ApiKey.END_TXN, 0, 5, 0, ListenerType.BROKER),
-    ServedApi(ApiKey.WRITE_TXN_MARKERS, 1, 2, 1, ListenerType.BROKER, throttled=False, splits=(Split('markers.topics.partition_indexes', 'markers.topics.partitions'), )),
+    ServedApi(ApiKey.WRITE_TXN_MARKERS, 1, 2, 1, ListenerType.BROKER, throttled=False, splits=(Split('markers.topics.partition_indexes', 'markers.topics.partitions', ('producer_id',)), )),
     ServedApi(ApiKey.TXN_OFFSET_COMMIT, 0, 6, 0, ListenerType.BROKER, splits=(Split('topics.partitions', 'topics.partitions'), )),
     ServedApi(ApiKey.DESCRIBE_ACLS, 1, 3, 1, ListenerType.BROKER | ListenerType.CONTROLLER),
     ServedApi(ApiKey.CREATE_ACLS, 1, 3, 1, ListenerType.BROKER | ListenerType.CONTROLLER, forwarded=Forwarded.ALWAYS, array_limits={'creations': 10000}),

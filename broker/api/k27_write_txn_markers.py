@@ -9,8 +9,9 @@ Promises:
 * In a partition of `__consumer_offsets` the transaction's offsets are committed or discarded.
 
 If a request has several markers for one producer, the response has one entry for the producer, with each partition's error for its last
-marker. Kafka's coordinator relies on this. It sends several markers for a producer when leaders move, but reads only one entry for each
-producer, and would wait forever for partitions that are in other entries.
+marker. The parts of a large request have the markers of one producer one after the other. Kafka's coordinator relies on this. It sends
+several markers for a producer when leaders move, but reads only one entry for each producer, and would wait forever for partitions that are
+in other entries.
 
 Deviation: a marker without a producer id or epoch is INVALID_REQUEST (Kafka fails with UNKNOWN_SERVER_ERROR).
 """
@@ -40,7 +41,11 @@ from ottla.protocol.messages.k27_write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-API = Api(WriteTxnMarkersRequest, throttled=False, splits=(Split("markers.topics.partition_indexes", "markers.topics.partitions"),))
+API = Api(
+    WriteTxnMarkersRequest,
+    throttled=False,
+    splits=(Split("markers.topics.partition_indexes", "markers.topics.partitions", ("producer_id",)),),
+)
 
 Waiting = list[tuple[asyncio.Future[None], WritableTxnMarkerPartitionResult]]
 

@@ -4,6 +4,7 @@ Rules:
 * A request is split only if Kafka handles its elements one by one, so that the parts have the same effect as the whole.
 * If a duplicate name is significant (as an error, or because the last one counts), its last two occurrences are kept together in one part.
 * The joined response has the parts' elements in the order of the parts. A part with an error for the whole response ends the request.
+* An entry with an error of its own (such as a group of OffsetFetch) fails as a whole: if one part of it fails, it has no other results.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from ottla.broker.api.served_api import Split
 PART_ELEMENTS: Final = 50
 """The maximum number of elements in one part of a split request. At 10 to 40 us per element, a part takes about a millisecond."""
 
+
+_ERROR: Final = ("error_code", "error_message")
+"""The fields of an error in a response entry."""
 
 SPLITS: Final = {int(api.key): api.splits for api in APIS if api.splits}
 ARRAY_LIMITS: Final = {int(api.key): api.array_limits for api in APIS if api.array_limits}
@@ -89,16 +93,19 @@ def join_responses(whole: Any, part: Any, path: Sequence[str]) -> None:
 
 def _extend(whole: Any, part: Any, path: Sequence[str]) -> None:
     before, more = getattr(whole, path[0]), getattr(part, path[0])
-    if len(path) > 1 and before and more and _same(before[-1], more[0], path[1]):
-        _extend(before[-1], more[0], path[1:])
+    if len(path) > 1 and before and more and _same(before[-1], more[0], path[1], *_ERROR):
+        if getattr(more[0], "error_code", 0):
+            before[-1] = more[0]  # clients (such as Java's, for OffsetFetch) expect one entry with the error, without results
+        elif not getattr(before[-1], "error_code", 0):
+            _extend(before[-1], more[0], path[1:])
         more = more[1:]
     before += more
 
 
-def _same(one: Any, other: Any, but: str) -> bool:
-    """Return whether two structs of one type (such as two response entries of one topic) are equal in every field except the one named
+def _same(one: Any, other: Any, *but: str) -> bool:
+    """Return whether two structs of one type (such as two response entries of one topic) are equal in every field except those named
     `but`."""
-    return all(getattr(one, name) == getattr(other, name) for name in _names(one.__class__) if name != but)
+    return all(getattr(one, name) == getattr(other, name) for name in _names(one.__class__) if name not in but)
 
 
 @cache
@@ -132,14 +139,15 @@ def _pieces(items: Sequence[Any], path: Sequence[str], keys: Sequence[Sequence[s
     """Yield groups of elements that must stay together in one part of a request, each group with its element count.
 
     `path` leads from an item to its nested elements; `keys` has, for each level, the names of the fields that identify an element. Items
-    with equal keys are merged; of nested elements with equal keys only the last two are kept. An item with many nested elements is yielded
-    several times, each time with some of them. The item itself is included in the count.
+    with equal keys become consecutive, and are merged if their other fields are equal, too; of nested elements with equal keys only the
+    last two are kept. An item with many nested elements is yielded several times, each time with some of them. The item itself is included
+    in the count.
     """
     if not path:
         for group in _by_key(items, keys[0]) if keys else ([item] for item in items):
             yield group[-2:], len(group[-2:])
         return
-    for item in (_merged(group, path[0]) for group in _by_key(items, keys[0])) if keys else items:
+    for item in (each for group in _by_key(items, keys[0]) for each in _merged(group, path[0])) if keys else items:
         inner = getattr(item, path[0])
         if not inner:
             yield [item], 1
@@ -157,8 +165,9 @@ def _by_key(items: Iterable[Any], names: Sequence[str]) -> Iterable[list[Any]]:
     return groups.values()
 
 
-def _merged(group: Sequence[Any], name: str) -> Any:
-    """Merge structs that have the same key. Return the first one, with the elements of all structs in its array field `name`."""
-    if len(group) == 1:
-        return group[0]
-    return _with(group[0], name, [each for item in group for each in getattr(item, name) or ()])
+def _merged(group: Sequence[Any], name: str) -> Sequence[Any]:
+    """Merge structs that have the same key into the first one, with the elements of all structs in its array field `name`. If they differ
+    in another field, such as two transaction markers of one producer, return them all unchanged."""
+    if len(group) == 1 or not all(_same(group[0], item, name) for item in group):
+        return group
+    return [_with(group[0], name, [each for item in group for each in getattr(item, name) or ()])]

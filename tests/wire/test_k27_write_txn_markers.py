@@ -87,6 +87,21 @@ def test_several_markers_of_one_producer_have_one_entry(client: Client) -> None:
     assert sorted(topic.name for topic in answer.topics) == ["t", "u"]
 
 
+def test_markers_of_one_producer_have_one_entry_however_many_others_are_between(client: Client) -> None:
+    """So many markers are handled in parts. Kafka's coordinator keeps only the last entry of a producer, and waits forever for the rest."""
+    first, last = "t" * 50, "u" * 50
+    create(client, first)
+    others = [marker(producer_id, 5, "nowhere" * 5) for producer_id in range(2, 60)]
+    request = WriteTxnMarkersRequest([marker(1, 5, first, commit=True), *others, marker(1, 6, first, last)])
+    response = client.call(request)
+    assert sorted(entry.producer_id for entry in response.markers) == list(range(1, 60))
+    codes = {topic.name: topic.partitions[0].error_code for entry in response.markers if entry.producer_id == 1 for topic in entry.topics}
+    assert codes == {first: 0, last: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    records = bytes(fetch(client, first, committed=False).records or b"")
+    written = [parse_marker(records[position : position + header.size_bytes]) for position, header in split_batches(records)]
+    assert [one.type for one in written] == [ControlType.COMMIT, ControlType.ABORT]
+
+
 @pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (1, -1), (-(2**63), -32768)])
 def test_a_marker_without_a_producer_is_rejected(client: Client, producer_id: int, epoch: int) -> None:
     create(client, "t")

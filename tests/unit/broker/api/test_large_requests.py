@@ -23,6 +23,14 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import decode_response, encode_request
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import TooManyElements
+from ottla.protocol.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponseTopics,
+)
 from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.protocol.messages.k47_offset_delete import (
@@ -121,6 +129,35 @@ async def test_an_error_of_the_whole_response_ends_the_request() -> None:
     assert isinstance(reply, list)
     assert decode_response(ApiKey.OFFSET_DELETE, 0, b"".join(reply)[4:])[1].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert len(handled) == 1
+
+
+@pytest.mark.parametrize("failing", [{0}, {1}, {3}, {0, 3}, {0, 1, 2, 3}])
+async def test_a_group_of_which_one_part_fails_has_one_entry_with_the_error_and_no_topics(failing: set[int]) -> None:
+    parts = 0
+
+    def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        nonlocal parts
+        fails, parts = parts in failing, parts + 1
+        return OffsetFetchResponse(groups=[fetched(group, fails=fails) for group in request.groups])
+
+    def fetched(group: OffsetFetchRequestGroup, *, fails: bool) -> OffsetFetchResponseGroup:
+        if fails:
+            return OffsetFetchResponseGroup(group.group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        topics = [OffsetFetchResponseTopics(topic.name, partitions=[]) for topic in group.topics or ()]
+        return OffsetFetchResponseGroup(group.group_id, topics)
+
+    def asked(group_id: str, count: int) -> OffsetFetchRequestGroup:
+        topics = [OffsetFetchRequestTopics(f"{group_id}{'t' * 20}{number}", partition_indexes=[0]) for number in range(count)]
+        return OffsetFetchRequestGroup(group_id, topics=topics)
+
+    request = OffsetFetchRequest(groups=[asked("g", 80), asked("h", 1)])
+    reply = await reply_of(dispatcher(handle), request, 9)
+    assert isinstance(reply, list)
+    assert parts == 4
+    first, second = decode_response(ApiKey.OFFSET_FETCH, 9, b"".join(reply)[4:])[1].groups
+    assert (first.group_id, first.error_code, first.topics) == ("g", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
+    assert second.group_id == "h"
+    assert (second.error_code, len(second.topics)) == ((ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0) if 3 in failing else (0, 1))
 
 
 async def test_a_pending_part_is_awaited() -> None:

@@ -25,6 +25,11 @@ from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRe
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.messages.k79_share_acknowledge import ShareAcknowledgeRequest
 from ottla.protocol.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
+from ottla.protocol.messages.k90_describe_share_group_offsets import (
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponseTopic,
+)
 from ottla.protocol.messages.share_partitions import AcknowledgementBatch, SharePartition, ShareTopic
 from ottla.protocol.messages.streams_group import Subtopology, TopicInfo
 from ottla.protocol.schema import Message
@@ -152,6 +157,18 @@ def test_results_of_a_split_topic_are_joined() -> None:
     assert [topic.name for topic in whole.topics] == ["a", "b"]
     assert [[each.partition_index for each in topic.partitions] for topic in whole.topics] == [list(range(count))] * 2
     assert whole.throttle_time_ms == len(others)
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 14), (14, 0), (15, 14)])
+def test_an_entry_that_failed_in_one_part_has_its_last_error_and_message_only(first: int, second: int) -> None:
+    def answered(error: int) -> DescribeShareGroupOffsetsResponse:
+        topics = [] if error else [DescribeShareGroupOffsetsResponseTopic("t")]
+        group = DescribeShareGroupOffsetsResponseGroup("g", topics, error, f"error {error}" if error else None)
+        return DescribeShareGroupOffsetsResponse(groups=[group])
+
+    whole = answered(first)
+    join_responses(whole, answered(second), SPLITS[ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS][0].response_path.split("."))
+    assert whole == answered(14)
 
 
 def test_arrays_handled_in_one_step_have_a_maximum() -> None:
