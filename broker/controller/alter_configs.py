@@ -74,8 +74,9 @@ def errors_of_brokers(
     checks these resources before it forwards the request to the controller, which authorizes them. `check_stores` gets a broker's new
     settings, and raises Rejected if their keystores cannot be used."""
     errors: dict[int, Rejected] = {}
+    twice = named_twice(resources)  # `form_errors` has their errors; opening the same stores many times would take long
     for index, resource in enumerate(resources):
-        if resource.resource_type == ResourceType.BROKER:
+        if resource.resource_type == ResourceType.BROKER and (resource.resource_type, resource.name) not in twice:
             try:
                 check_operations(resource)
                 wanted = _broker_wants(catalog, resource, settings)

@@ -387,6 +387,12 @@ TLS_HANDSHAKE_MS = 60_000
 TLS_WRITE_BYTES = 256 * 1024
 """The most plaintext that is encrypted at a time; longer data is split. This bounds the ciphertext in memory that cannot be sent yet."""
 
+STORE_BYTES = MIB
+"""The largest keystore or truststore that is read; a client may name its file (IncrementalAlterConfigs). Java's own truststore has 200 KiB,
+a PEM file with the 150 certificates of browsers 300 KiB."""
+PEM_BLOCKS = 1_000
+"""The most keys and certificates in one PEM file or setting: six times those of browsers."""
+
 JWKS_BYTES = 512 * 1024
 """The largest JWKS document (the public keys of an OAuth provider) that is read, as in jose4j: a 4096-bit key with its certificates takes a
 few KiB."""

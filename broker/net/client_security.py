@@ -73,10 +73,11 @@ def client_security(settings: BrokerSettings, at: InterNodeListener, environment
 
 
 def _tls(at: InterNodeListener, security: ListenerSecurity) -> ClientTls:
-    from ottla.broker.security.tls_client import ClientTls  # noqa: PLC0415 # SASL without TLS does not load OpenSSL
+    from ottla.broker.security.stores import read_store  # noqa: PLC0415 # SASL without TLS does not load OpenSSL
+    from ottla.broker.security.tls_client import ClientTls  # noqa: PLC0415 # loads OpenSSL, too
 
     try:
-        return ClientTls(security, lambda path: Path(path).read_bytes())
+        return ClientTls(security, read_store)
     except (ValueError, OSError) as error:
         raise SettingsError(f"{at.setting}: TLS for connections to {at.name} cannot be configured: {error}") from error
 

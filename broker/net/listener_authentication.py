@@ -97,7 +97,8 @@ def listener_authentication(
 
 
 def _listener_tls(listener: Listener, security: ListenerSecurity) -> ListenerTls:
-    from ottla.broker.security.tls import ListenerTls  # noqa: PLC0415 # a listener without TLS does not load OpenSSL
+    from ottla.broker.security.stores import read_store  # noqa: PLC0415 # a listener without TLS does not load OpenSSL
+    from ottla.broker.security.tls import ListenerTls  # noqa: PLC0415 # loads OpenSSL, too
 
     client_auth = str(security.value("ssl.client.auth"))
     if listener.protocol.uses_sasl and security.own("ssl.client.auth") is None and client_auth != "none":
@@ -109,7 +110,7 @@ def _listener_tls(listener: Listener, security: ListenerSecurity) -> ListenerTls
         )
         client_auth = "none"
     try:
-        return ListenerTls(security, client_auth, lambda path: Path(path).read_bytes())
+        return ListenerTls(security, client_auth, read_store)
     except (ValueError, OSError) as error:
         raise SettingsError(f"listeners: TLS of {listener.name} cannot be configured: {error}") from error
 

@@ -106,13 +106,13 @@ def _recovered(protected: bytes, password: str) -> bytes:
     if len(wrapped) < 2 * _DIGEST_BYTES:
         raise StoreError("the key is truncated")
     previous, secret = wrapped[:_DIGEST_BYTES], wrapped[_DIGEST_BYTES:-_DIGEST_BYTES]
-    wide, key = _wide(password), b""
+    wide, key = _wide(password), bytearray()
     for begin in range(0, len(secret), _DIGEST_BYTES):
         previous = hashlib.sha1(wide + previous).digest()
         key += bytes(a ^ b for a, b in zip(secret[begin : begin + _DIGEST_BYTES], previous, strict=False))
     if not hmac.compare_digest(hashlib.sha1(wide + key).digest(), wrapped[-_DIGEST_BYTES:]):
         raise StoreError("Cannot recover key")
-    return key
+    return bytes(key)
 
 
 def _wide(password: str) -> bytes:

@@ -14,6 +14,8 @@ Source: KAFKA DefaultSslEngineFactory; JDK TrustStoreUtil, PKCS12KeyStore.
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -22,6 +24,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_der_private_key, pkcs12
 
+from ottla.broker.core import limits
 from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.security import pem
 from ottla.broker.security.java_keystore import JCEKS_MAGIC, MAGIC, read_java_keystore
@@ -36,6 +39,19 @@ class KeyMaterial(NamedTuple):
 
     key: bytes
     chain: Sequence[bytes]
+
+
+def read_store(path: str) -> bytes:
+    """Return the contents of a keystore or truststore file. Raises StoreError if it is not a regular file, such as a pipe, which would
+    block the broker, or has more than STORE_BYTES bytes; OSError if it cannot be read."""
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with open(fd, "rb") as file:  # noqa: PTH123 # pathlib does not open descriptors
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise StoreError(f"{path} is not a regular file")
+        data = file.read(limits.STORE_BYTES + 1)
+    if len(data) > limits.STORE_BYTES:
+        raise StoreError(f"{path} has more than {limits.STORE_BYTES} bytes")
+    return data
 
 
 def key_material(security: ListenerSecurity, read: Read) -> KeyMaterial | None:

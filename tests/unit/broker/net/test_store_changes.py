@@ -17,8 +17,10 @@ from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.cluster.release_levels import bootstrap_levels
 from ottla.broker.configs.config_op import OpType
 from ottla.broker.controller_node import ControllerNode
+from ottla.broker.core import limits
 from ottla.broker.core.acl import STANDARD_AUTHORIZER
 from ottla.broker.core.settings_load import load
+from ottla.broker.net.store_changes import StoreChanges
 from ottla.broker.storage.formatting import format_directory
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
@@ -125,6 +127,38 @@ def test_a_certificate_for_another_name_or_a_missing_one_is_rejected(tmp_path: P
             assert words.lower() in refused.error_message.lower(), refused.error_message
         assert harness.alter(client, "listener.name.other.ssl.keystore.location", "/nowhere").error_code == 0, "there is no such listener"
         assert harness.shown() == certificate(harness.server)
+
+
+def test_a_store_that_is_too_large_or_no_regular_file_is_rejected(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    pipe, large = tmp_path / "pipe", tmp_path / "large"
+    os.mkfifo(pipe)
+    large.write_bytes(harness.server.read_bytes() + bytes(limits.STORE_BYTES))
+    with harness.broker, harness.connect() as client:
+        for name in (KEYSTORE, TRUSTSTORE):
+            for file, words in ((pipe, "not a regular file"), ("/dev/zero", "not a regular file"), (large, "has more than 1048576 bytes")):
+                refused = harness.alter(client, name, str(file))
+                assert (refused.error_code, words in refused.error_message) == (REFUSED, True), refused.error_message
+
+
+def test_a_pem_setting_with_many_headers_does_not_block_the_broker(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    with harness.broker, harness.connect() as client:
+        refused = harness.alter(client, "listener.name.s.ssl.truststore.certificates", "-----BEGIN CERTIFICATE-----\n" + ":::\n" * 5_000)
+        assert refused.error_code == REFUSED
+
+
+def test_stores_are_opened_once_if_a_request_names_the_broker_many_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[object] = []
+    monkeypatch.setattr(StoreChanges, "check", lambda _changes, wanted: opened.append(wanted))
+    harness = Harness(tmp_path)
+    with harness.broker, harness.connect() as client:
+        assert harness.alter(client, KEYSTORE, str(harness.server)).error_code == 0
+        assert len(opened) == 1
+        resource = AlterConfigsResource(ResourceType.BROKER, "1", [AlterableConfig(KEYSTORE, OpType.SET, str(harness.server))])
+        answers = client.call(IncrementalAlterConfigsRequest([resource] * 20), 1).responses
+        assert {answer.error_message for answer in answers} == {"Each resource must appear at most once."}
+        assert len(opened) == 1
 
 
 def test_a_certificate_for_another_name_can_be_allowed(tmp_path: Path) -> None:

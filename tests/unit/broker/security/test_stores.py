@@ -21,7 +21,7 @@ from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.settings_load import load
 from ottla.broker.security.java_keystore import read_java_keystore
 from ottla.broker.security.pem import StoreError
-from ottla.broker.security.stores import KeyMaterial, key_material, trust_anchors
+from ottla.broker.security.stores import KeyMaterial, key_material, read_store, trust_anchors
 from tests.support.certificates import KEYTOOL, PASSWORD, Certificates
 
 needs_keytool = pytest.mark.skipif(KEYTOOL is None, reason="needs a JDK's keytool")
@@ -38,13 +38,13 @@ def security(**given: str | Path) -> ListenerSecurity:
 
 
 def material(**given: str | Path) -> KeyMaterial:
-    found = key_material(security(**given), lambda path: Path(path).read_bytes())
+    found = key_material(security(**given), read_store)
     assert found is not None
     return found
 
 
 def anchors(**given: str | Path) -> list[bytes]:
-    return list(trust_anchors(security(**given), lambda path: Path(path).read_bytes()) or [])
+    return list(trust_anchors(security(**given), read_store) or [])
 
 
 def fits(found: KeyMaterial) -> bool:
