@@ -392,6 +392,8 @@ STORE_BYTES = MIB
 a PEM file with the 150 certificates of browsers 300 KiB."""
 PEM_BLOCKS = 1_000
 """The most keys and certificates in one PEM file or setting: six times those of browsers."""
+KEY_ITERATIONS = 1_000_000
+"""The most iterations with which the password of an encrypted PEM key is hashed: 0.15 s. OpenSSL and keytool use 2,048 to 10,000."""
 
 JWKS_BYTES = 512 * 1024
 """The largest JWKS document (the public keys of an OAuth provider) that is read, as in jose4j: a 4096-bit key with its certificates takes a

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from cryptography import x509
@@ -31,6 +31,10 @@ from ottla.broker.security.java_keystore import JCEKS_MAGIC, MAGIC, read_java_ke
 from ottla.broker.security.pem import StoreError
 
 _PEM: Final = "PEM"
+_INTEGER: Final = 0x02
+_SEQUENCE: Final = 0x30
+_SCRYPT: Final = bytes.fromhex("06092b06010401da47040b")
+"""The object identifier of scrypt in DER. Java cannot use it, and its parameters may ask for any memory."""
 Read = Callable[[str], bytes]
 
 
@@ -123,6 +127,7 @@ def _from_pem(key: str, chain: str, password: str | None) -> KeyMaterial:
 def _opened(der: bytes, password: str | None) -> bytes:
     """Return a private key as unencrypted PKCS#8 DER. `der` may be encrypted with `password`. Raises StoreError if the password is wrong,
     or the key is not PKCS#8 or not of the type RSA, DSA or EC."""
+    _check_encryption(der)
     try:
         key = load_der_private_key(der, None if password is None else password.encode())
     except TypeError as error:
@@ -135,6 +140,37 @@ def _opened(der: bytes, password: str | None) -> bytes:
     if password is None and not _is_pkcs8(der):
         raise StoreError("Private key could not be loaded: it is not PKCS#8 (convert it with openssl pkcs8 -topk8)")
     return plain
+
+
+def _check_encryption(der: bytes) -> None:
+    """Raise StoreError if the decryption of a private key in DER would take very long. An encrypted key is a sequence of an algorithm with
+    parameters, which include the iterations, and the encrypted bytes; a key that is not encrypted begins with its version."""
+    _, key = next(_elements(der), (0, b""))
+    tag, algorithm = next(_elements(key), (0, b""))
+    if tag == _SEQUENCE and (_SCRYPT in algorithm or max(_integers(algorithm), default=0) > limits.KEY_ITERATIONS):
+        raise StoreError(
+            f"Private key could not be loaded: it is encrypted with scrypt, or with more than {limits.KEY_ITERATIONS} iterations"
+        )
+
+
+def _integers(der: bytes, depth: int = 4) -> Iterator[int]:
+    for tag, contents in _elements(der):
+        if tag == _INTEGER:
+            yield int.from_bytes(contents, "big")
+        elif tag == _SEQUENCE and depth:
+            yield from _integers(contents, depth - 1)
+
+
+def _elements(der: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the tag and the contents of each DER element in `der`, one after the other."""
+    at = 0
+    while at + 2 <= len(der):
+        tag, size, at = der[at], der[at + 1], at + 2
+        if size & 0x80:
+            digits = size & 0x7F
+            size, at = int.from_bytes(der[at : at + digits], "big"), at + digits
+        yield tag, der[at : at + size]
+        at += size
 
 
 def _is_pkcs8(der: bytes) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,27 @@ def pem_key(file: Path, password: str) -> str:
 def test_a_pem_file_has_the_key_and_its_chain(made: Certificates) -> None:
     found = material(keystore_type="PEM", keystore_location=made.server)
     assert fits(found)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl encrypts keys with any number of iterations")
+@pytest.mark.parametrize(
+    ("options", "accepted"),
+    [
+        (("-iter", "600000"), True),
+        (("-iter", "1000001"), False),
+        (("-scrypt",), False),
+        (("-v1", "PBE-SHA1-3DES", "-iter", "1000001"), False),
+    ],
+)
+def test_an_encrypted_key_is_opened_unless_it_takes_long(made: Certificates, options: tuple[str, ...], accepted: bool) -> None:
+    command = ["openssl", "pkcs8", "-topk8", "-in", str(made.server), "-passout", "pass:a b", *options]
+    key = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    given = {"keystore_type": "PEM", "keystore_certificate_chain": made.server.read_text(), "keystore_key": key, "key_password": "a b"}
+    if accepted:
+        assert fits(material(**given))
+        return
+    with pytest.raises(StoreError, match="encrypted with scrypt, or with more than 1000000 iterations"):
+        material(**given)
 
 
 def test_pem_in_a_setting_may_have_spaces_for_newlines_and_an_encrypted_key(made: Certificates) -> None:
