@@ -12,7 +12,7 @@ from ottla.broker.groups import group_records
 from ottla.broker.txns import txn_records
 from ottla.broker.txns.transaction import Transaction
 from ottla.protocol.errors import ProtocolError
-from ottla.protocol.records.control import ControlType, control_type
+from ottla.protocol.records.control import ControlType, control_type, coordinator_epoch_of
 from ottla.protocol.records.record import Record
 
 
@@ -86,6 +86,9 @@ def control_row(record: Record) -> dict[str, Any]:
     except ProtocolError as error:
         return {"control": f"not readable: {error}"}
     row: dict[str, Any] = {"control": "unknown" if kind is None else kind.name}
-    if kind in (ControlType.ABORT, ControlType.COMMIT) and record.value is not None:
-        row["coordinator epoch"] = int.from_bytes(record.value[2:6], "big", signed=True)
+    if kind in (ControlType.ABORT, ControlType.COMMIT):
+        try:
+            row["coordinator epoch"] = coordinator_epoch_of(record.value)
+        except ProtocolError as error:
+            row["coordinator epoch"] = f"not readable: {error}"
     return row

@@ -130,12 +130,18 @@ def parse_marker(batch: Buffer) -> Marker:
     kind = control_type(record.key)
     if kind is not ControlType.ABORT and kind is not ControlType.COMMIT:
         return Marker(kind, -1, record.timestamp)
-    if record.value is None or len(record.value) < _VALUE.size:
+    return Marker(kind, coordinator_epoch_of(record.value), record.timestamp)
+
+
+def coordinator_epoch_of(value: Buffer | None) -> int:
+    """Return the coordinator epoch in a transaction marker's value. Raises `InvalidRecord` for a missing or truncated value, or a negative
+    version."""
+    if value is None or len(value) < _VALUE.size:
         raise InvalidRecord("the value of a transaction marker is truncated")
-    version, coordinator_epoch = _VALUE.unpack_from(record.value)
+    version, coordinator_epoch = _VALUE.unpack_from(value)
     if version < 0:
         raise InvalidRecord(f"transaction marker version {version}")
-    return Marker(kind, coordinator_epoch, record.timestamp)
+    return int(coordinator_epoch)
 
 
 def control_type(key: bytes | None) -> ControlType | None:

@@ -68,6 +68,21 @@ def test_a_transaction_marker_is_shown_as_what_it_is(partition: Path) -> None:
     assert (row["control"], row["coordinator epoch"]) == ("ABORT", 12)
 
 
+def test_a_damaged_transaction_marker_is_reported_and_later_batches_are_still_shown(partition: Path) -> None:
+    commit = struct.pack(">hh", 0, 1)
+    values = (None, b"", b"\x00\x00\x00\x00\x00", struct.pack(">hi", -1, 7))
+    markers = [
+        build_batch([SimpleRecord(commit, value, 5)], base_offset=offset, producer_id=1, producer_epoch=0, transactional=True, control=True)
+        for offset, value in enumerate(values)
+    ]
+    (partition / SEGMENT).write_bytes(b"".join(markers) + batch(len(values), b"a"))
+    *damaged, last = rows(str(partition), "--records")
+    assert [row["control"] for row in damaged] == ["COMMIT"] * len(values)
+    truncated = "not readable: the value of a transaction marker is truncated"
+    assert [row["coordinator epoch"] for row in damaged] == [truncated] * 3 + ["not readable: transaction marker version -1"]
+    assert last["value"] == "a"
+
+
 def test_corrupt_batch_is_reported_with_its_position_and_later_batches_are_still_shown(partition: Path) -> None:
     first = batch(0, b"a")
     damaged = bytearray(first + batch(1, b"b") + batch(2, b"c"))
