@@ -24,7 +24,7 @@ from ottla.broker.admin.tokens import is_loopback
 
 _READING: Final = frozenset({"GET", "HEAD"})
 _BEARER: Final = b"bearer "
-_HOST: Final = re.compile(r"(?:(?P<name>[^\[\]:]*)|\[(?P<ipv6>[0-9a-fA-F:.]*:[0-9a-fA-F:.]*)\])(?::[0-9]*)?")
+_HOST: Final = re.compile(r"(?:(?P<name>[^\[\]:]*)|\[(?P<ipv6>[0-9a-fA-F.]*:[0-9a-fA-F:.]*)\])(?::[0-9]*)?")
 HEALTH: Final = "/health"
 _OWN_PAGES: Final = frozenset({b"same-origin", b"none"})
 """The values of the header Sec-Fetch-Site in requests of this port's own page and of an address that the user typed. `same-site` is not

@@ -71,7 +71,7 @@ class Synonym:
 JAVA_TRIMS: Final = "".join(map(chr, range(0x21)))
 """The characters that Java's String.trim removes. Python's `strip` cannot be used, because it also removes Unicode spaces, which Kafka
 rejects."""
-_DOUBLE: Final = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[dDfF]?)")
+_DOUBLE: Final = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[dDfF]?)")
 """Matches a decimal number as Java's Double.parseDouble accepts it. Python's `float` cannot be used alone, because it also accepts digits
 of other scripts and `1_000`."""
 

@@ -69,3 +69,7 @@ def test_websocket_needs_the_token() -> None:
     assert first_message("127.0.0.1", {b"host": b"localhost"}, kind="websocket")["type"] == "websocket.close"
     shown = {b"host": b"localhost", b"authorization": b"bearer a-token"}
     assert first_message("127.0.0.1", shown, kind="websocket")["type"] == "behind"
+
+
+def test_a_host_header_of_many_colons_is_rejected_in_linear_time() -> None:
+    assert first_message("127.0.0.1", {b"host": b"[" + b":" * 1_000_000})["status"] == 401  # it took hours

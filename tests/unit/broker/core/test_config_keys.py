@@ -39,6 +39,7 @@ def test_parse_returns_the_keys_type(kind: ConfigType, text: str, value: object)
         (ConfigType.LONG, "5\u2003", "Not a number of type LONG"),
         (ConfigType.DOUBLE, "half", "Not a number of type DOUBLE"),
         (ConfigType.DOUBLE, "1_000", "Not a number of type DOUBLE"),
+        pytest.param(ConfigType.DOUBLE, "1" * 1_000_000 + "x", "Not a number of type DOUBLE", id="a long number, in linear time"),
         (ConfigType.DOUBLE, "\u0663", "Not a number of type DOUBLE"),
         (ConfigType.DOUBLE, "inf", "Not a number of type DOUBLE"),
     ],
