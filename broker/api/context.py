@@ -48,6 +48,10 @@ def _no_throttle(_ms: int) -> None:
     return None
 
 
+def no_admission() -> None:
+    """Do nothing: the client has no large request that is handled (`Peer.begin_wait`)."""
+
+
 @dataclass(slots=True)
 class Peer:
     """The client at the other end of a connection. `local_host` and `local_port` are the broker's address to which the client connected."""
@@ -65,6 +69,10 @@ class Peer:
     """The authenticated principal; anonymous until the client has authenticated."""
     throttle: Callable[[int], object] = _no_throttle
     """A function that stops reading from the connection for a number of milliseconds (KIP-219)."""
+    begin_wait: Callable[[], object] = no_admission
+    """Is called before the handler of a large request waits, so that other large requests are decoded meanwhile (`api/large_requests`)."""
+    waiting_bytes: int = 0
+    """The estimated memory of the client's large request whose handler waits; 0 without one."""
     token_authenticated: bool = False
     """Whether the client authenticated with a delegation token. Such a client cannot obtain further tokens."""
     must_authenticate: bool = False

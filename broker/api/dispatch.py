@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.api.context import CloseConnection, Context, Peer
 from ottla.broker.api.reply import CLOSE, Reply
-from ottla.broker.api.request_parts import oversized_array, split_of
+from ottla.broker.api.request_parts import count_elements, oversized_array, split_of
 from ottla.broker.api.routes import Answer, Route, Routes, broker_routes
 from ottla.broker.api.services import NodeServices, PartitionServices, Services
 from ottla.broker.core import limits
@@ -183,7 +183,10 @@ class Dispatcher:
             # observers are active, a copy is split, because they read the whole request afterwards.
             body = copy(request.body) if self._faults.active else request.body
             return self._large.handle_in_parts(context, route.handle, body, split)
-        return route.handle(context, request.body)
+        answer = route.handle(context, request.body)
+        if not (answer is None or isinstance(answer, Message)) and context.api_key != ApiKey.ENVELOPE:  # which decodes another request
+            context.peer.begin_wait()
+        return answer
 
     def _is_large(self, frame: Buffer) -> bool:
         """Return whether decoding the frame would block the event loop for so long that a thread must decode it."""
@@ -192,8 +195,8 @@ class Dispatcher:
     async def _handle_large(self, frame: Buffer, header: RequestHeader, context: Context[NodeServices], route: Route) -> Reply:
         large = self._large
         try:
-            async with large.admission(len(frame)):
-                request = await large.compute(lambda: _decoded(frame))
+            async with large.admission(context.peer, len(frame)) as admission:
+                request, admission.elements = await large.compute(lambda: _decoded_and_counted(frame))
                 answer = self._answer(context, request, route, len(frame))
                 responses = [answer if answer is None or isinstance(answer, Message) else await answer]
                 del answer
@@ -326,6 +329,12 @@ def _decoded(frame: Buffer) -> Request:
     if (oversized := oversized_array(request.body)) is not None:
         raise TooManyElements(type(request.body).__name__, oversized)
     return request
+
+
+def _decoded_and_counted(frame: Buffer) -> tuple[Request, int]:
+    """Decode a request as `_decoded` does, and count its array elements."""
+    request = _decoded(frame)
+    return request, count_elements(request.body)
 
 
 def _encoded(response: Message | None, header: RequestHeader) -> Reply:

@@ -73,7 +73,11 @@ async def handle(ctx: Context[ControllerServices], request: EnvelopeRequest) -> 
             answer = LargeRequests(ctx.services.clock, ctx.services.turns, compute, None).handle_in_parts(
                 inner, route.handle, inside.body, split
             )
-        response = await answer if inspect.isawaitable(answer) else answer
+        if inspect.isawaitable(answer):
+            if split is None:
+                ctx.peer.begin_wait()
+            answer = await answer
+        response = answer
     except CloseConnection:
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     assert response is not None  # every forwardable request has a response

@@ -4,6 +4,8 @@ Rules:
 * Only requests of more than SPLIT_REQUEST_BYTES are handled here; smaller ones take at most a few milliseconds.
 * Requests that are decoded at the same time have at most LARGE_REQUESTS_BYTES in total, because a decoded request may take thirty times its
   bytes. The others wait undecoded, in order of arrival.
+* A request does not count towards LARGE_REQUESTS_BYTES any more when its handler waits: two long polls would stop all large requests. Its
+  bytes and its decoded form then count as memory of its connection, which `net/memory_pressure` may close when memory is short.
 * If the response would exceed LARGE_RESPONSE_BYTES, the connection is closed without a response.
 """
 
@@ -13,9 +15,11 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from ottla.broker.api.context import CloseConnection, Context
+from ottla.broker.api.context import CloseConnection, Context, Peer, no_admission
 from ottla.broker.api.request_parts import join_responses, split_request
 from ottla.broker.api.routes import Handler
 from ottla.broker.api.served_api import Split
@@ -36,6 +40,21 @@ class Budget(Protocol):
     used: int
 
 
+@dataclass(slots=True)
+class Admission:
+    """A large request of the client `peer` that is decoded and handled, or waits for that."""
+
+    peer: Peer
+    counted: int
+    """The number of bytes that the request counts towards the memory budget of all connections: its own, and later those of its decoded
+    form."""
+    admitted: asyncio.Future[None]
+    elements: int = 0
+    """The number of array elements of the decoded request (`request_parts.count_elements`)."""
+    held: int = 0
+    """The number of bytes that the request counts towards LARGE_REQUESTS_BYTES."""
+
+
 class LargeRequests:
     """Handles, for one dispatcher, requests with many elements in parts. `compute` runs work on a thread. The bytes of each request count
     towards the memory budget `budget` until the request is answered.
@@ -47,37 +66,57 @@ class LargeRequests:
         self._budget = budget
         self.compute = compute
         self._bytes_left = limits.LARGE_REQUESTS_BYTES
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: deque[Admission] = deque()
 
     @asynccontextmanager
-    async def admission(self, size: int) -> AsyncIterator[None]:
-        """Wait until a request of `size` bytes may be decoded. The request counts towards LARGE_REQUESTS_BYTES until the end of the `async
-        with` block.
+    async def admission(self, peer: Peer, size: int) -> AsyncIterator[Admission]:
+        """Wait until a request of `size` bytes of the client `peer` may be decoded. The request counts towards LARGE_REQUESTS_BYTES until
+        its handler waits (`peer.begin_wait`) or the `async with` block ends, and towards the memory budget until the block ends.
         """
-        admitted = asyncio.get_running_loop().create_future()
-        wanted = min(size, limits.LARGE_REQUESTS_BYTES)
-        self._waiting.append((wanted, admitted))
+        admission = Admission(peer, size, asyncio.get_running_loop().create_future())
+        self._waiting.append(admission)
         self._count(size)
         try:
             self._admit()
-            await admitted
-            yield
+            await admission.admitted
+            peer.begin_wait = partial(self._begin_wait, admission)
+            yield admission
         finally:
-            self._count(-size)
-            if admitted.done() and not admitted.cancelled():
-                self._bytes_left += wanted
-            self._admit()
+            peer.begin_wait = no_admission
+            self._count(-admission.counted)
+            peer.waiting_bytes = 0
+            self._release(admission)
+
+    def _begin_wait(self, admission: Admission) -> None:
+        """Let other requests be decoded, because the handler of this one waits. Its decoded form counts towards the memory budget now."""
+        if not admission.held:
+            return
+        decoded = admission.elements * limits.DECODED_ELEMENT_BYTES
+        admission.counted += decoded
+        admission.peer.waiting_bytes = admission.counted
+        self._count(decoded)
+        self._release(admission)
+
+    def _release(self, admission: Admission) -> None:
+        self._bytes_left += admission.held
+        admission.held = 0
+        self._admit()
 
     def _count(self, size: int) -> None:
         if self._budget is not None:
             self._budget.used += size
 
     def _admit(self) -> None:
-        while self._waiting and (self._waiting[0][1].done() or self._bytes_left >= self._waiting[0][0]):
-            size, admitted = self._waiting.popleft()
-            if not admitted.done():
-                self._bytes_left -= size
-                admitted.set_result(None)
+        while self._waiting:
+            first = self._waiting[0]
+            held = min(first.counted, limits.LARGE_REQUESTS_BYTES)
+            if not first.admitted.done():
+                if self._bytes_left < held:
+                    break
+                self._bytes_left -= held
+                first.held = held
+                first.admitted.set_result(None)
+            self._waiting.popleft()
 
     async def handle_in_parts(self, ctx: Context[NodeServices], handle: Handler, request: Message, split: Split) -> Message | None:
         """Handle a large request in parts, one after the other. `split` says which array is split. Return the joined response (None for
@@ -107,7 +146,11 @@ class LargeRequests:
             begun_ns = self._clock.spent_ns()
             pending = handle(ctx, part)
             ctx.spent_ns += self._clock.spent_ns() - begun_ns
-            answer = pending if pending is None or isinstance(pending, Message) else await pending
+            if pending is None or isinstance(pending, Message):
+                answer = pending
+            else:
+                ctx.peer.begin_wait()
+                answer = await pending
             if answer is None:
                 continue
             size += sum(map(len, encode_response(request.API_KEY, ctx.version, 0, answer)))

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from ottla.broker.api.api_table import APIS
 from ottla.broker.api.served_api import Split
+from ottla.protocol.decoder import REQUEST_ELEMENTS
 
 PART_ELEMENTS: Final = 50
 """The maximum number of elements in one part of a split request. At 10 to 40 us per element, a part takes about a millisecond."""
@@ -38,6 +39,13 @@ def oversized_array(request: Any) -> str | None:
         if any(_elements_left(struct, names[1:] if is_cut else names, max_count) < 0 for struct in structs):
             return f"more than {max_count} {path}"
     return None
+
+
+def count_elements(request: Any) -> int:
+    """Return the number of elements in the request's arrays that its API splits or limits (`array_limits`). If two of the arrays are nested
+    in the same outer array, the elements of the outer array are counted twice."""
+    paths = [*(split.request_path for split in SPLITS.get(request.API_KEY, ())), *ARRAY_LIMITS.get(request.API_KEY, ())]
+    return sum(REQUEST_ELEMENTS - _elements_left(request, path.split("."), REQUEST_ELEMENTS) for path in paths)
 
 
 def split_request(request: Any, split: Split) -> Iterator[Any]:

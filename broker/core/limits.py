@@ -133,6 +133,10 @@ LARGE_REQUESTS_BYTES = 16 * MIB
 """The maximum total size of the requests that are decoded on threads at the same time: two requests of the maximum size
 (STRUCTURED_REQUEST_BYTES). A decoded request takes up to thirty times its bytes, so they take at most 480 MiB.
 """
+DECODED_ELEMENT_BYTES = 1 * KIB
+"""The bytes of memory that count for each array element of a large request whose handler waits. A partition of a waiting Fetch takes 910
+bytes.
+"""
 
 LARGE_RESPONSE_BYTES = 100 * MIB
 """The maximum size of the response to a request that is handled in parts. If the response would be larger, the connection is closed. The

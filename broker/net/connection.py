@@ -168,8 +168,8 @@ class Connection(asyncio.Protocol):
         self._scheduled = False
         self._lingers = False
         self._held_output = 0
-        self._last_counted = (0, 0)
-        """The numbers of unhandled request bytes and of unread response bytes at the last call of `moved_bytes`."""
+        self._last_counted = (0, 0, 0)
+        """The bytes of unhandled requests, of unread responses, and of a large request that waits, at the last call of `moved_bytes`."""
         self.last_active_ms = 0
         self.peer: Peer | None = None
         self._throttle_end: TimerHandle | None = None
@@ -367,17 +367,20 @@ class Connection(asyncio.Protocol):
         return not self._session.waiting and self._throttle_end is None
 
     def held_bytes(self) -> int:
-        """Return the number of bytes that this connection holds in memory: unhandled requests, and responses that the peer has not read.
-        Return 0 after the close."""
-        return 0 if self._transport.is_closing() else self._session.unhandled + self._held_output
+        """Return the number of bytes that this connection holds in memory: unhandled requests, a large request that waits, and
+        responses that the peer has not read. Return 0 after the close."""
+        return 0 if self._transport.is_closing() else self._session.unhandled + self._waiting_bytes() + self._held_output
 
     def moved_bytes(self) -> int:
         """Return by how many bytes `held_bytes` changed since the last call, in either direction."""
         if self._held_output:
             self._count_output()
-        unhandled, output = self._last_counted
-        self._last_counted = (self._session.unhandled, self._held_output)
-        return abs(self._last_counted[0] - unhandled) + abs(self._last_counted[1] - output)
+        before = self._last_counted
+        self._last_counted = (self._session.unhandled, self._held_output, self._waiting_bytes())
+        return sum(abs(now - earlier) for now, earlier in zip(self._last_counted, before, strict=True))
+
+    def _waiting_bytes(self) -> int:
+        return 0 if self.peer is None else self.peer.waiting_bytes
 
     @property
     def waits_for_memory(self) -> bool:

@@ -1,8 +1,8 @@
 """Chooses the connections to close when all connections together hold too much memory.
 
 Rules:
-* A connection's memory is the received bytes that are not handled and the responses that its peer has not read. The announced size of a
-  frame does not count.
+* A connection's memory is the received bytes that are not handled, a large request that waits, and the responses that its peer has not
+  read. The announced size of a frame does not count.
 * The byte budget is the limit on the memory of all connections together; memory is short while the budget is exhausted. A connection
   without memory is still read, so that small requests are answered. If a request begins while memory is short and needs a second read, that
   read waits; a request that began earlier is read to its end.

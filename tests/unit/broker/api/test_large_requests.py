@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -32,6 +33,7 @@ from ottla.protocol.messages.k09_offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.protocol.messages.k47_offset_delete import (
     OffsetDeleteRequest,
@@ -219,7 +221,7 @@ async def test_decoded_requests_are_limited_and_waiting_ones_count_against_the_b
     may_end = asyncio.Event()
 
     async def request(name: str, size: int) -> None:
-        async with large.admission(size):
+        async with large.admission(peer(), size):
             inside.append(name)
             await may_end.wait()
 
@@ -236,6 +238,60 @@ async def test_decoded_requests_are_limited_and_waiting_ones_count_against_the_b
     await asyncio.gather(*tasks[:2], tasks[3])
     assert inside == ["a", "b", "d"]
     assert budget.used == 0
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+async def test_large_requests_that_wait_do_not_stop_others(in_parts: bool) -> None:
+    may_end = asyncio.Event()
+    handled: list[int] = []
+
+    async def waiting(response: Message) -> Message:
+        await may_end.wait()
+        return response
+
+    def handle(ctx: Context, request: Any) -> object:
+        handled.append(ctx.peer.number)
+        response = deleted(ctx, request) if in_parts else HeartbeatResponse()
+        return response if ctx.peer.number == 3 else waiting(response)
+
+    tested = dispatcher(handle)
+    assert isinstance(tested.budget, ByteBudget)
+    message = DeleteGroupsRequest([str(number) for number in range(100)]) if in_parts else HeartbeatRequest("g")
+    padded = frame(message, VERSION) + bytes(limits.STRUCTURED_REQUEST_BYTES - 10_000)
+    peers = [replace(peer(), number=number) for number in (1, 2, 3)]
+    first, second, third = (cast("asyncio.Future[Reply]", tested.handle(each, padded)) for each in peers)
+    assert isinstance(await third, list)
+    assert set(handled) == {1, 2, 3}
+    elements = 100 if in_parts else 0
+    each_bytes = len(padded) + elements * limits.DECODED_ELEMENT_BYTES
+    assert [each.waiting_bytes for each in peers] == [each_bytes, each_bytes, 0]
+    assert tested.budget.used == 2 * each_bytes
+    may_end.set()
+    assert all(isinstance(reply, list) for reply in await asyncio.gather(first, second))
+    assert (tested.budget.used, [each.waiting_bytes for each in peers]) == (0, [0, 0, 0])
+
+
+async def test_a_large_request_may_be_decoded_while_cancelled_ones_waited() -> None:
+    clock, budget = WorkClock(), ByteBudget()
+    large = LargeRequests(clock, Turns(clock), on_this_thread, budget)
+    waits = asyncio.Event()
+
+    async def request(requester: Peer) -> None:
+        async with large.admission(requester, limits.LARGE_REQUESTS_BYTES):
+            requester.begin_wait()
+            requester.begin_wait()
+            await waits.wait()
+
+    tasks = [asyncio.ensure_future(request(peer())) for _ in range(3)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert budget.used == 3 * limits.LARGE_REQUESTS_BYTES
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert budget.used == 0
+    async with large.admission(peer(), limits.LARGE_REQUESTS_BYTES):
+        assert budget.used == limits.LARGE_REQUESTS_BYTES
 
 
 async def test_a_bug_in_a_large_request_closes_only_its_connection() -> None:

@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.api.request_parts import ARRAY_LIMITS, PART_ELEMENTS, SPLITS, join_responses, oversized_array, split_of, split_request
+from ottla.broker.api.request_parts import (
+    ARRAY_LIMITS,
+    PART_ELEMENTS,
+    SPLITS,
+    count_elements,
+    join_responses,
+    oversized_array,
+    split_of,
+    split_request,
+)
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import request_class, response_class
 from ottla.protocol.fields import ArrayOf, wire_fields
@@ -33,6 +42,13 @@ from ottla.protocol.messages.k90_describe_share_group_offsets import (
 from ottla.protocol.messages.share_partitions import AcknowledgementBatch, SharePartition, ShareTopic
 from ottla.protocol.messages.streams_group import Subtopology, TopicInfo
 from ottla.protocol.schema import Message
+
+
+def test_elements_of_split_and_of_limited_arrays_are_counted() -> None:
+    assert count_elements(DeleteGroupsRequest(["a", "b"])) == 2
+    assert count_elements(JoinGroupRequest("g", protocols=[JoinGroupRequestProtocol("range")] * 3)) == 3
+    topics = [ListOffsetsTopic("t", [ListOffsetsPartition(index) for index in range(4)])] * 2
+    assert count_elements(ListOffsetsRequest(topics=topics)) == 2 + 8
 
 
 def parts_of(request: Message) -> list[Any]:

@@ -269,6 +269,47 @@ def test_slowly_sent_requests_do_not_block_others_and_their_memory_is_released(t
         assert running.call(lambda broker: broker.connection_count) > 1, "no more of them are closed than memory needs"
 
 
+def _long_poll(size: int) -> bytes:
+    """Return a Fetch of `size` bytes that waits. Bytes after the end of its fields are ignored, as in Kafka."""
+    topics = [FetchTopic("t", partitions=[FetchPartition(partition_max_bytes=1_000)])]
+    request = FetchRequest(max_wait_ms=2**31 - 1, min_bytes=1, topics=topics)
+    body = b"".join(encode_request(1, 12, 7, "poll", request))[4:].ljust(size, b"\0")
+    return struct.pack(">i", size) + body
+
+
+def test_large_requests_are_answered_while_the_largest_long_polls_wait(tmp_path: Path) -> None:
+    names = [MetadataRequestTopic(name="x" * 200) for _ in range(limits.DECODED_AT_ONCE_BYTES // 200)]
+    with RunningBroker(tmp_path / "data") as running, running.client() as client, ExitStack() as stack:
+        create(client, "t")
+        polls = limits.LARGE_REQUESTS_BYTES // limits.STRUCTURED_REQUEST_BYTES
+        pollers = [stack.enter_context(running.client()) for _ in range(polls)]
+        for poller in pollers:
+            poller.send_raw(_long_poll(limits.STRUCTURED_REQUEST_BYTES))
+        running.call_until(lambda broker: broker.services.fetch_purgatory.waiting == polls)
+        assert client.call(MetadataRequest(names), 9).brokers
+        assert running.call(lambda broker: broker.buffered_bytes) >= limits.LARGE_REQUESTS_BYTES
+        produce(client, "t", b"now")
+        for poller in pollers:
+            assert poller.read_frame()
+        assert running.call(lambda broker: broker.buffered_bytes) == 0
+
+
+def test_connections_with_large_long_polls_are_closed_when_memory_is_short(tmp_path: Path) -> None:
+    clock = MovableClock()
+    with (
+        RunningBroker(tmp_path / "data", {"queued.max.request.bytes": "1000000"}, clock=clock) as running,
+        running.client() as other,
+        ExitStack() as stack,
+    ):
+        create(other, "t")
+        for waiting in range(1, 4):
+            stack.enter_context(running.client()).send_raw(_long_poll(400_000))
+            running.call_until(lambda broker, waiting=waiting: broker.services.fetch_purgatory.waiting == waiting)
+        _until_closed(running, other, clock, attackers=3)
+        running.call_until(lambda broker: broker.buffered_bytes < 1_000_000)
+        assert running.call(lambda broker: broker.services.fetch_purgatory.waiting) in {1, 2}
+
+
 def test_a_request_begun_during_a_shortage_is_answered_when_slow_connections_released_memory(tmp_path: Path) -> None:
     topics = [MetadataRequestTopic(name="x" * 200) for _ in range(2_000)]
     frame = b"".join(encode_request(3, 9, 7, "other", MetadataRequest(topics)))
