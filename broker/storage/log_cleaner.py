@@ -5,8 +5,8 @@ Invariants:
 * Work is done in slices: a `Cleaning` is a generator that yields after each slice, so that the event loop can do other work. If it yields a
   `BlockingWork`, the caller runs that object's `sync` on any thread before the next slice. `sync` takes up to seconds: it syncs files, or
   decodes a batch that is compressed or has many records.
-* Appends, rolls, retention and DeleteRecords may happen between slices. If a segment being cleaned was removed from the log, or the log
-  was deleted, the pass ends without effect.
+* Appends, rolls, retention, DeleteRecords and truncations may happen between slices. If a segment being cleaned was removed from the log,
+  or the log was deleted or truncated, the pass ends without effect.
 * Never cleaned: the active segment, records at or above the last stable offset, records younger than min.compaction.lag.ms.
 * The files go `.cleaned` -> synced -> `.swap` -> old ones `.deleted` -> final name; `swap.finish_swaps` completes or undoes an interrupted
   replacement after a crash.
@@ -42,8 +42,8 @@ class BlockingWork(Protocol):
     def sync(self) -> None: ...
 
 
-class _SegmentGone(Exception):
-    """The log was deleted, or the segment was removed from it, while a thread decoded one of its batches."""
+class _PassEnded(Exception):
+    """The log was deleted or truncated, or the segment that is being cleaned was removed from it, since the pass began."""
 
 
 class _BatchWork(Generic[T]):
@@ -67,16 +67,19 @@ class _BatchWork(Generic[T]):
         return self._result
 
 
-def _run_batch_work(log: PartitionLog, segment: Segment, header: BatchHeader, work: Callable[[], T]) -> Generator[BlockingWork, None, T]:
+Check = Callable[[Segment], None]
+"""Raises _PassEnded unless a pass may still read the segment: `_check_segment` for the log of the pass."""
+
+
+def _run_batch_work(check: Check, segment: Segment, header: BatchHeader, work: Callable[[], T]) -> Generator[BlockingWork, None, T]:
     """Do `work`, which decodes and processes one batch of `segment`, and return its result. If the batch is compressed or large, yield the
-    work as `BlockingWork`, so that the caller does it on a thread. Raises _SegmentGone if the segment was removed from the log meanwhile.
+    work as `BlockingWork`, so that the caller does it on a thread, and `check` the segment afterwards.
     """
     if not header.attributes & CODEC_MASK and header.record_count <= limits.CLEANED_AT_ONCE_RECORDS:
         return work()
     on_thread = _BatchWork(work)
     yield on_thread
-    if not _still_has_segment(log, segment):
-        raise _SegmentGone
+    check(segment)
     return on_thread.result()
 
 
@@ -138,22 +141,22 @@ def needs_cleaning(log: PartitionLog, found: Dirtiness, now_ms: int) -> bool:
 
 def clean_log(log: PartitionLog, first_dirty: int, now_ms: int) -> Cleaning:
     """Make one cleaning pass over `log`, in slices: the result is a generator that returns the new first dirty offset, or the old one if a
-    segment was removed meanwhile.
+    segment was removed or the log was truncated meanwhile. After a truncation (`log.generation` has changed), neither is of use.
 
     Raises `RecordsError` for a corrupt batch, and `OSError`. An `OSError` while segments are replaced takes the log offline.
     """
     found = dirtiness(log, first_dirty, now_ms)
     try:
-        return (yield from _clean(log, found, now_ms))
-    except _SegmentGone:
+        return (yield from _clean(log, found, partial(_check_segment, log, log.generation), now_ms))
+    except _PassEnded:
         return found.first_dirty
 
 
-def _clean(log: PartitionLog, found: Dirtiness, now_ms: int) -> Cleaning:
+def _clean(log: PartitionLog, found: Dirtiness, check: Check, now_ms: int) -> Cleaning:
     aborted = [txn for segment in log.segments for txn in segment.txn_index.entries()]
     # The first pass starts at the first dirty offset, so it cannot see the markers of transactions that ended before that offset.
     keys = OffsetMap(limits.COMPACTION_KEYS, [txn for txn in aborted if txn.last_offset >= found.first_dirty])
-    yield from _build_offset_map(keys, log, found)
+    yield from _build_offset_map(keys, log, found, check)
     end = keys.end_offset
     if end <= found.first_dirty:
         return found.first_dirty
@@ -162,38 +165,40 @@ def _clean(log: PartitionLog, found: Dirtiness, now_ms: int) -> Cleaning:
     for group in _groups(log, end):
         writer = _Writer(log, log.files, log.open_files, group)
         try:
-            if not (yield from writer.write(cleaner)):
-                return found.first_dirty
+            yield from writer.write(cleaner, check)
             writer.replace_group(now_ms)
         finally:
             writer.remove_cleaned_files()
     return end
 
 
-def _build_offset_map(keys: OffsetMap, log: PartitionLog, found: Dirtiness) -> Generator[BlockingWork | None, None, None]:
+def _build_offset_map(keys: OffsetMap, log: PartitionLog, found: Dirtiness, check: Check) -> Generator[BlockingWork | None, None, None]:
     """Make the first pass of compaction: add the dirty range's batches to `keys`, up to the end of the range or until the map is full."""
     read = 0
     for segment in log.segments.from_offset(found.first_dirty):
-        if segment.base_offset >= found.end or not _still_has_segment(log, segment):
+        if segment.base_offset >= found.end:
             return
+        check(segment)
         for _, header, batch in segment.whole_batches(0):
             if header.last_offset < found.first_dirty:
                 continue
-            if header.next_offset > found.end or not (yield from _run_batch_work(log, segment, header, partial(keys.add, batch, header))):
+            if header.next_offset > found.end or not (yield from _run_batch_work(check, segment, header, partial(keys.add, batch, header))):
                 return
             read += len(batch)
             if read >= limits.COMPACTION_SLICE_BYTES:
                 read = 0
                 yield None
-                if not _still_has_segment(log, segment):
-                    return
+                check(segment)
 
 
-def _still_has_segment(log: PartitionLog, segment: Segment) -> bool:
-    """Return whether `log` was not deleted and this segment object is still one of its segments. The object is compared, not its file name,
-    because a new topic may use the same names.
+def _check_segment(log: PartitionLog, generation: int, segment: Segment) -> None:
+    """Raise _PassEnded if `log` was deleted, or truncated since `generation`, or if this segment object is no longer one of its segments.
+
+    The object is compared, not its file name, because a new topic may use the same names. A truncation keeps the object of a segment that
+    it shortens, and the pass may have seen the records that were removed (Kafka's LogManager.truncateTo aborts the cleaning, too).
     """
-    return log.failure is None and any(s is segment for s in log.segments)
+    if log.failure is not None or log.generation != generation or not any(s is segment for s in log.segments):
+        raise _PassEnded
 
 
 def _groups(log: PartitionLog, end: int) -> list[list[Segment]]:
@@ -245,28 +250,28 @@ class _Writer:
             fresh=fresh,
         )
 
-    def write(self, cleaner: BatchCleaner) -> Generator[BlockingWork | None, None, bool]:
-        """Write the batches of the group's segments that `cleaner` keeps to `.cleaned` files, and sync them. Return False if a segment of
-        the group was removed from the log meanwhile.
+    def write(self, cleaner: BatchCleaner, check: Check) -> Generator[BlockingWork | None, None, None]:
+        """Write the batches of the group's segments that `cleaner` keeps to `.cleaned` files, and sync them. `check` each segment before,
+        after each slice, and at the end.
         """
-        if not all(_still_has_segment(self._log, segment) for segment in self._group):
-            return False
+        for segment in self._group:
+            check(segment)
         self._new.create_files()
         read = 0
         for segment in self._group:
             for _, header, batch in segment.whole_batches(0):
-                kept = yield from _run_batch_work(self._log, segment, header, partial(cleaner.clean, batch, header))
+                kept = yield from _run_batch_work(check, segment, header, partial(cleaner.clean, batch, header))
                 self._keep(cleaner, batch, header, kept)
                 read += len(batch)
                 if read >= limits.COMPACTION_SLICE_BYTES:
                     read = 0
                     yield None
-                    if not _still_has_segment(self._log, segment):
-                        return False
+                    check(segment)
         self._new.finish()
         indexes = [path for path in self._new.paths()[1:] if self._files.exists(path)]
         yield FlushTicket(self._files, offset=0, generation=0, fds=[self._files.dup(self._new.fd)], paths=indexes)
-        return all(_still_has_segment(self._log, segment) for segment in self._group)
+        for segment in self._group:
+            check(segment)
 
     def _keep(self, cleaner: BatchCleaner, batch: memoryview, header: BatchHeader, kept: Buffer | None) -> None:
         if kept is not None:

@@ -43,7 +43,7 @@ class LogCleanerManager:
         if key is None:
             return
         log = logs[key]
-        before = log.size_bytes
+        before, generation = log.size_bytes, log.generation
         try:
             end = yield from _blocking(clean_log(log, self._cleaned.get(key, 0), now_ms))
         except RecordsError as e:
@@ -53,8 +53,8 @@ class LogCleanerManager:
             self._refused.add(log)
             raise
         self._refused.discard(log)
-        logger.info("Compacted %s-%d up to offset %d: %d bytes became %d", *key, end, before, log.size_bytes)
-        if logs.get(key) is log:
+        if logs.get(key) is log and log.generation == generation:  # a truncation lowers the first dirty offset itself
+            logger.info("Compacted %s-%d up to offset %d: %d bytes became %d", *key, end, before, log.size_bytes)
             self._cleaned[key] = end
             yield self._checkpoint()
 

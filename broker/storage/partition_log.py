@@ -87,7 +87,7 @@ class PartitionLog:
         self._rng = parts.rng
         self._reader = LogReader(parts.segments)
         self.files_to_delete, self._with_files_to_delete = list[tuple[int, Path]](), parts.with_files_to_delete
-        self._generation = 0
+        self.generation = 0
         self._names_synced = False
         self._unsaved_producer_bytes = 0
         self._flush_snapshot: int | None = None
@@ -409,7 +409,7 @@ class PartitionLog:
         """Begin a flush: write the indexes and return a ticket with duplicated file descriptors. The caller runs the ticket's `sync` on any
         thread and then passes the ticket to `flush_end`. Raises `OSError`."""
         if not self.segments.active.is_on_disk:
-            return FlushTicket(self.files, offset=self.log_end_offset, generation=self._generation, fds=[])
+            return FlushTicket(self.files, offset=self.log_end_offset, generation=self.generation, fds=[])
         self._snapshot_for_flush()
         moves = self.log_end_offset
         fds, paths = list[int](), list[Path]()
@@ -421,7 +421,7 @@ class PartitionLog:
             try:
                 fds.append(self.files.dup(segment.fd))
             except OSError:
-                FlushTicket(self.files, offset=moves, generation=self._generation, fds=fds).close()
+                FlushTicket(self.files, offset=moves, generation=self.generation, fds=fds).close()
                 raise
             paths += [p for p in segment.paths()[1:] if self.files.exists(p)]
         paths += map(self.snapshots.path, sorted(self.snapshots.unsynced))
@@ -433,11 +433,11 @@ class PartitionLog:
             paths.append(self.directory / PARTITION_METADATA)
         directory = None if self._names_synced else self.directory
         self._names_synced = moves == self.log_end_offset  # else an index file may be created only next time
-        return FlushTicket(self.files, offset=moves, generation=self._generation, fds=fds, paths=paths, directory=directory)
+        return FlushTicket(self.files, offset=moves, generation=self.generation, fds=fds, paths=paths, directory=directory)
 
     def flush_end(self, ticket: FlushTicket) -> None:
         """Advance the recovery point after the ticket's successful sync, unless the log was truncated meanwhile."""
-        if ticket.generation == self._generation:
+        if ticket.generation == self.generation:
             self.recovery_point = max(self.recovery_point, ticket.offset)
 
     def _snapshot_for_flush(self) -> None:
@@ -554,7 +554,7 @@ class PartitionLog:
 
     def _apply_truncation(self, gone: list[Segment], end: int) -> None:
         """Remove the segments `gone`, and update the state in memory for the log end `end`. The last segment kept is truncated already."""
-        self._generation += 1
+        self.generation += 1
         self.on_change()
         for segment in gone:
             segment.remove()

@@ -397,6 +397,38 @@ def test_a_segment_removed_during_the_pass_ends_it(tmp_path: Path, monkeypatch: 
     assert content(log).items() <= truth.items()
 
 
+@pytest.mark.parametrize("end", [3, 1], ids=["above-the-high-watermark", "unclean-election"])
+def test_a_truncation_during_the_pass_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: int) -> None:
+    """The segment with offset `end` is inactive when the pass begins. After the truncation it is the active one, and new records follow."""
+    monkeypatch.setattr(limits, "COMPACTION_SLICE_BYTES", 1)
+    for slices in itertools.count(1):
+        log = opened(tmp_path / str(slices))
+        for key, value in ((b"a", b"1"), (b"a", b"2"), (b"b", b"1")):
+            append(log, build_batch([SimpleRecord(key, value, NOW)]))
+        for key in (b"a", b"b", b"c"):  # above the high watermark
+            log.append(build_batch([SimpleRecord(key, b"lost", NOW)]), origin=Origin.COORDINATOR, leader_epoch=0, now_ms=NOW)
+        log.roll(NOW)
+        log.append(build_batch([SimpleRecord(b"a", b"lost", NOW)]), origin=Origin.COORDINATOR, leader_epoch=0, now_ms=NOW)
+        cleaning = clean_log(log, 0, NOW)
+        made = 0
+        for work in itertools.islice(cleaning, slices):
+            made += 1
+            if work is not None:
+                work.sync()
+        if made < slices:  # the pass has ended before the truncation
+            break
+        log.truncate_to(end, NOW)
+        append(log, build_batch([SimpleRecord(b"d", b"new", NOW)]))
+        finish(cleaning)
+        expected = {b"a": b"2", b"b": b"1", b"d": b"new"} if end == 3 else {b"a": b"1", b"d": b"new"}
+        assert (content(log), log.log_end_offset) == (expected, end + 1), slices
+        log.release()
+        again = opened(tmp_path / str(slices))
+        assert (content(again), again.log_end_offset) == (expected, end + 1), slices
+        again.release()
+    assert slices > 8
+
+
 def test_appends_between_slices_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "COMPACTION_SLICE_BYTES", 1)
     log = opened(tmp_path / "t-0")

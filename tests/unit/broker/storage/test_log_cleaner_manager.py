@@ -117,6 +117,21 @@ def test_a_log_with_a_disk_error_does_not_block_others_and_is_retried(tmp_path: 
     assert cleaned == {("a", 0): 20, ("b", 0): 20}
 
 
+def test_a_log_truncated_during_cleaning_is_not_checkpointed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    logs = {("a", 0): made(tmp_path, "a", 20)}
+    cleaned: dict[Key, int] = {("a", 0): 7}
+    work = manager_of(cleaned).clean_dirtiest(logs, NOW)
+    next(work)
+    logs["a", 0].truncate_to(5, NOW)
+    cleaned["a", 0] = 5
+    for blocking in work:
+        if blocking is not None:
+            blocking()
+    assert cleaned == {("a", 0): 5}
+    assert not any("Compacted" in record.message for record in caplog.records)
+
+
 def test_a_log_deleted_during_cleaning_is_not_checkpointed(tmp_path: Path) -> None:
     logs = {("a", 0): made(tmp_path, "a", 20)}
     cleaned: dict[Key, int] = {}
