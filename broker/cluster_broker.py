@@ -105,7 +105,7 @@ class ClusterComponents:
         self._alter_partition_manager = AlterPartitionManager(
             self._channel("alter-partition", None), settings.node_id, self._brokers, nursery
         )
-        self._fetchers = Fetchers(self._fetcher_parameters())
+        self._fetchers = Fetchers(self._fetcher_parameters(flusher))
         racks = self._rack_of if settings.replica_selector_class == RACK_AWARE_SELECTOR else None
         context = ClusterContext(
             self._brokers, self._alter_partition_manager.submit, self._has, settings.replica_lag_time_max_ms, racks, self._throttles.leader
@@ -304,7 +304,7 @@ class ClusterComponents:
             nursery=self._nursery,
         )
 
-    def _fetcher_parameters(self) -> FetcherParameters:
+    def _fetcher_parameters(self, flusher: Flusher) -> FetcherParameters:
         settings = self._settings
         return FetcherParameters(
             settings.node_id,
@@ -321,6 +321,8 @@ class ClusterComponents:
                 settings.replica_fetch_backoff_ms,
             ),
             settings.request_timeout_ms,
+            self._log_dir,
+            flusher,
             settings.num_replica_fetchers,
             self._throttles.follower,
         )

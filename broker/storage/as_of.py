@@ -50,7 +50,7 @@ def truncate_at_moment(directory: Path, moment: int | AtOffset, now_ms: int, *, 
         if isinstance(moment, AtOffset):
             named = log = _log_at(log_dir, moment)
             moment_ms = min(_time_before(log, moment.offset), now_ms)
-            _truncate_log(log_dir, log, moment.offset, now_ms)
+            _truncate_log(log, moment.offset, now_ms)
         elif moment > now_ms:
             raise ForkRefused("the moment is in the future")
         else:
@@ -58,7 +58,7 @@ def truncate_at_moment(directory: Path, moment: int | AtOffset, now_ms: int, *, 
         _truncate_metadata_log(log_dir, moment_ms, now_ms)
         for log in list(log_dir.logs.values()):
             if log is not named:  # already truncated by offset; by time it might lose more, because its timestamps need not increase
-                _truncate_log(log_dir, log, first_later(log, moment_ms), now_ms)
+                _truncate_log(log, first_later(log, moment_ms), now_ms)
     except BaseException:
         log_dir.close(clean=False)
         raise
@@ -99,12 +99,9 @@ def _time_before(log: PartitionLog, offset: int) -> int:
     raise ForkRefused(f"{log.topic}-{log.partition} has no records, which would tell the time")
 
 
-def _truncate_log(log_dir: LogDir, log: PartitionLog, offset: int, now_ms: int) -> None:
+def _truncate_log(log: PartitionLog, offset: int, now_ms: int) -> None:
     if offset < log.log_end_offset:
         log.truncate_to(offset, now_ms)
-    key = log.topic, log.partition
-    if log_dir.first_dirty_offsets.get(key, 0) > log.log_end_offset:
-        log_dir.first_dirty_offsets[key] = log.log_end_offset
 
 
 def _truncate_metadata_log(log_dir: LogDir, moment_ms: int, now_ms: int) -> None:
@@ -120,7 +117,7 @@ def _truncate_metadata_log(log_dir: LogDir, moment_ms: int, now_ms: int) -> None
             f"the metadata of that moment ({text_of(moment_ms)}) was removed, or is older than the node"
             + ("" if first is None else f": the oldest is of {text_of(first.max_timestamp)}")
         )
-    _truncate_log(log_dir, log, end, now_ms)
+    _truncate_log(log, end, now_ms)
     for path in log.directory.glob("*.checkpoint"):
         found = SnapshotId.of_file(path.name)
         if found is not None and found.end_offset > log.log_end_offset:

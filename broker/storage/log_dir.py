@@ -99,6 +99,7 @@ class LogDir:
         self._with_files_to_delete: set[Key] = set()
         self._checkpoints = itertools.count()
         self._checkpoint_lock = threading.Lock()
+        self._truncations = self._truncations_checkpointed = 0
         self._written: dict[str, tuple[int, dict[Key, int]]] = {}
         """For each checkpoint file, by name: the number of the last write, and the offsets that it wrote."""
         self._found: dict[str, dict[Key, int]] = {}
@@ -159,6 +160,8 @@ class LogDir:
             elif (key := parse_partition_dir(entry.name)) is not None:
                 self._load_log(key, recovery_points.get(key, 0), log_starts.get(key, 0), high_watermarks.get(key, 0))
         self.first_dirty_offsets = {key: offset for key, offset in cleaned.items() if key in self.logs}
+        for key in self.first_dirty_offsets:  # the log may have lost its end, which the checkpoint counts as clean
+            self._limit_first_dirty_offset(key, self.logs[key].segments.active.base_offset)
         for finding in self.findings:
             logger.warning("%s", finding)
 
@@ -258,6 +261,7 @@ class LogDir:
             open_files=self._open_files,
             rng=self._rng,
             with_files_to_delete=self._with_files_to_delete,
+            on_truncation=self._log_truncated,
             producer_expiration_ms=self.settings.producer_id_expiration_ms,
             verifies_transactions=self.settings.transaction_partition_verification_enable,
             of_cluster_broker=self.settings.is_cluster_broker,
@@ -393,6 +397,35 @@ class LogDir:
     def recovery_point_checkpoint(self) -> Write:
         """Return a function that writes the present recovery points to their checkpoint file."""
         return self._checkpoint(checkpoints.RECOVERY_POINT, {key: log.recovery_point for key, log in self.logs.items()})
+
+    def truncation_checkpoint(self) -> Write | None:
+        """Return a function that writes the recovery points and the cleaner's offsets, which a truncation may have lowered; None if no log
+        was truncated since they were written.
+
+        Call it before a truncated log grows. A recovery after a power loss would trust indexes up to the higher recovery point, and the
+        log cleaner would take new records for clean ones (Kafka's LogManager.truncateTo).
+        """
+        truncations = self._truncations
+        if truncations == self._truncations_checkpointed:
+            return None
+        recovery_points, first_dirty = self.recovery_point_checkpoint(), self.cleaner_checkpoint()
+
+        def write() -> None:
+            recovery_points()
+            first_dirty()
+            self._truncations_checkpointed = max(self._truncations_checkpointed, truncations)
+
+        return write
+
+    def _log_truncated(self, key: Key, active_base_offset: int) -> None:
+        self._truncations += 1
+        self._limit_first_dirty_offset(key, active_base_offset)
+
+    def _limit_first_dirty_offset(self, key: Key, active_base_offset: int) -> None:
+        """Lower the log's first dirty offset to the base offset of its active segment, which is never clean
+        (LogCleanerManager.maybeTruncateCheckpoint)."""
+        if self.first_dirty_offsets.get(key, 0) > active_base_offset:
+            self.first_dirty_offsets[key] = active_base_offset
 
     def log_start_checkpoint(self) -> Write:
         """Return a function that writes the log start offsets. Only logs that start inside their first segment are in the file: for the

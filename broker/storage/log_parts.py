@@ -5,6 +5,7 @@ them.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,3 +41,5 @@ class LogParts:
     rng: random.Random
     with_files_to_delete: set[tuple[str, int]]
     """The partitions (topic, index) that have files to be removed later. All logs of a data directory share this set."""
+    on_truncation: Callable[[tuple[str, int], int], None]
+    """Called after each truncation with the partition (topic, index) and the base offset of the segment that is active then."""

@@ -87,7 +87,7 @@ class PartitionLog:
         self._rng = parts.rng
         self._reader = LogReader(parts.segments)
         self.files_to_delete, self._with_files_to_delete = list[tuple[int, Path]](), parts.with_files_to_delete
-        self.generation = 0
+        self.generation, self._on_truncation = 0, parts.on_truncation
         self._names_synced = False
         self._unsaved_producer_bytes = 0
         self._flush_snapshot: int | None = None
@@ -560,11 +560,11 @@ class PartitionLog:
             segment.remove()
         if gone:
             self.segments.replace(gone, [])
+        self._on_truncation((self.topic, self.partition), self.segments.active.base_offset)
         self._reader.forget_positions()
         self.log_end_offset, self.log_start_offset = end, min(self.log_start_offset, end)
         self.epochs.truncate_from_end(end)
-        self.high_watermark = min(self.high_watermark, end)
-        self.recovery_point = min(self.recovery_point, end)
+        self.high_watermark, self.recovery_point = min(self.high_watermark, end), min(self.recovery_point, end)
         self.snapshots.remove_above(end)
         load_snapshot(self.producer_state, self.snapshots, start=self.segments.first.base_offset, end=end)
         replay(self.producer_state, self.segments, end)

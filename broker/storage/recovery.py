@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import random
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -60,6 +61,7 @@ class OpenRequest:
     producer_expiration_ms: int = 86_400_000
     verifies_transactions: bool = True
     with_files_to_delete: set[tuple[str, int]] = field(default_factory=set)
+    on_truncation: Callable[[tuple[str, int], int], None] = lambda key, active_base_offset: None
     of_cluster_broker: bool = False
     """Whether the node is a broker of a cluster. On such a node, a partition directory without a topic id is a stray: it belongs to no
     topic (Kafka's `LogManager.isStrayReplica`)."""
@@ -153,6 +155,7 @@ def _parts(load: _Loading, segments: SegmentList, log_start: int, recovery_point
         verifies_transactions=request.verifies_transactions,
         rng=request.rng,
         with_files_to_delete=request.with_files_to_delete,
+        on_truncation=request.on_truncation,
     )
 
 

@@ -122,7 +122,16 @@ class ReplicaBroker:
             NodeClient, network=cluster.network, clock=clock, timers=timers, random=Random(self.node), client_id=f"broker-{self.node}"
         )
         parameters = FetcherParameters(
-            self.node, self.brokers, connect, cluster.endpoint_of, lambda: LEVEL, nursery, FetchLimits(), request_timeout_ms=30_000
+            self.node,
+            self.brokers,
+            connect,
+            cluster.endpoint_of,
+            lambda: LEVEL,
+            nursery,
+            FetchLimits(),
+            request_timeout_ms=30_000,
+            log_dir=self.log_dir,
+            flusher=self.flusher,
         )
         self.fetchers = Fetchers(parameters)
         self.running = True

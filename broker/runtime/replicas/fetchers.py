@@ -6,6 +6,7 @@ Invariants:
 * A response is applied in the event loop turn in which it arrives, so nothing else can change its partitions in between. Afterwards the
   leader's log start and end offsets are requested (ListOffsets) for each partition with OFFSET_OUT_OF_RANGE.
 * An error of one partition does not delay the others.
+* After a truncation, a fetcher sends the next request only when the lowered checkpoints are on disk (`LogDir.truncation_checkpoint`).
 * With flush.messages set, a fetcher sends the next request only when the fetched records are on disk, because the leader treats the fetch
   offset as the follower's log end.
 
@@ -30,8 +31,10 @@ from ottla.broker.replication.follower import Action, AppendFetched, FetchAction
 from ottla.broker.replication.follower_session import PartitionKey
 from ottla.broker.replication.throttle import Throttle
 from ottla.broker.runtime.nodes.link import Connect, Link, LinkBroken, Node, UnsupportedByPeer
+from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.upkeep.nursery import Nursery
+from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.log_values import EARLIEST, LATEST
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
@@ -78,6 +81,8 @@ class FetcherParameters:
     request_timeout_ms: int
     """The timeout of a Fetch request: request.timeout.ms, as in Kafka's BrokerBlockingSender. Kafka uses replica.socket.timeout.ms only to
     connect."""
+    log_dir: LogDir
+    flusher: Flusher
     fetchers: int = 1
     """The number of fetchers, and so of connections, to each leader: num.replica.fetchers."""
     throttle: Throttle | None = None
@@ -187,6 +192,10 @@ class _Fetcher:
         now_ms = await self._until_synced()
         for key, cut in self._plan.truncations(now_ms):
             self._carry_out(key, cut)
+        checkpoint = self._parameters.log_dir.truncation_checkpoint()
+        if checkpoint is not None:  # before a truncated log grows again (Kafka's LogManager.truncateTo)
+            await self._parameters.flusher.run(checkpoint)
+            return  # the next round looks for truncations again, of partitions that were added meanwhile
         request = self._plan.next_request(now_ms)
         if request is None:
             await self._until_request_is_due()

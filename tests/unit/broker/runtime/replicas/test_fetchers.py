@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from ottla.broker.runtime.replicas.partition import ClusterContext, Partition
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.storage.files import FILES, Files
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.k01_fetch import EpochEndOffset, FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.protocol.schema import Message
@@ -65,7 +65,16 @@ class Follower:
         context = ClusterContext(brokers, lambda _: None, lambda *_: True)
         self.harness = PartitionHarness(path, self.clock, config, partitions=3, files=files, context=context)
         self.parameters = FetcherParameters(
-            2, brokers, self.connect, self.endpoints.get, lambda: self.level, self.nursery, FetchLimits(), request_timeout_ms=30_000
+            2,
+            brokers,
+            self.connect,
+            self.endpoints.get,
+            lambda: self.level,
+            self.nursery,
+            FetchLimits(),
+            request_timeout_ms=30_000,
+            log_dir=self.harness.log_dir,
+            flusher=self.harness.flusher,
         )
         self.fetchers = Fetchers(self.parameters)
 
@@ -253,8 +262,39 @@ async def test_out_of_range_restarts_at_the_leaders_log_start_or_truncates_to_it
         await settle()
     log = follower.partition(0).log
     assert (log.log_start_offset, log.log_end_offset) == expected
+    await until_it_asks_again(follower, 3)  # a checkpoint may be written before
     changed = expected[1] != 2  # what did not change in the session is not named again
     assert follower.fetches()[-1] == ([(0, expected[1])] if changed else [])
+
+
+async def test_next_fetch_after_a_truncation_waits_until_the_lowered_recovery_point_is_on_disk(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = follower.harness.log_dir.path / "recovery-point-offset-checkpoint"
+    await follower.follow(0)
+    await follower.answer(data(0, b"a"))
+    await follower.answer(data(0, b"b", base_offset=1))
+    follower.partition(0).log.flush()
+    follower.harness.log_dir.recovery_point_checkpoint()()
+    assert "t 0 2" in checkpoint.read_text()
+    written: list[asyncio.Future[None]] = []
+    run = follower.harness.flusher.run
+
+    def run_later(work: Callable[[], None]) -> asyncio.Future[None]:
+        written.append(asyncio.get_running_loop().create_future())
+        return run(work) if len(written) > 1 else written[0]
+
+    monkeypatch.setattr(follower.harness.flusher, "run", run_later)
+    diverging = data(0)
+    diverging.diverging_epoch = EpochEndOffset(1, 1)
+    await follower.answer(diverging)
+    assert (follower.partition(0).log.log_end_offset, len(written), len(follower.fetches())) == (1, 1, 3)
+    written[0].set_exception(OSError(28, "No space left on device"))
+    await settle()
+    assert len(follower.fetches()) == 3, "a checkpoint that could not be written is retried after the back-off"
+    await follower.wait(BACKOFF_MS)
+    assert await until_it_asks_again(follower, 3) == [(0, 1)]
+    assert "t 0 1" in checkpoint.read_text()
 
 
 async def test_failed_list_offsets_is_retried_after_the_backoff(follower: Follower) -> None:
