@@ -5,15 +5,17 @@ Plain Python is too slow here for every produced record, so `setup.py` compiles 
 are in `walk.pxd`, and without a compiler the source runs as it is. Rules that hold here:
 
 * The input is never trusted: every length is compared with the remaining bytes before it is used, and a record must end where it says.
-* Only `Filler` and `renumber` copy bytes: other results are numbers and positions in the input. Output arrays take 8 bytes a record and
-  column, and the record count is compared with the size of the input first (a record takes at least seven bytes).
+* Only `Filler`, `header_columns` and `renumber` copy bytes: other results are numbers and positions in the input. Output arrays take 8
+  bytes a record and column, and the record count is compared with the size of the input first (a record takes at least seven bytes).
 * Integers are 64 bits wide in the compiled form: values outside that range are rejected, so that both forms agree.
-* `scan` and `Filler` report an invalid record as a value; `columns`, `find_timestamp` and `renumber` raise `InvalidRecord`.
+* `scan` and `Filler` report an invalid record as a value; `columns`, `header_columns`, `find_timestamp` and `renumber` raise
+  `InvalidRecord`.
 """
 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from time import sleep
 from typing import Any, NamedTuple
 
@@ -30,6 +32,10 @@ RENUMBERED_GROWTH_BYTES = 8
 
 _SHARED_EVERY = 0xFFFF
 """A mask for the index of a record: after every 65,536 records, compiled code releases the GIL, so that other threads can run."""
+
+_SHARED_HEADERS = 1 << 19
+"""Compiled code also releases the GIL after so many headers, which take 2 ms. A section that the event loop checks itself
+(`limits.CHECKED_AT_ONCE_BYTES`) has fewer."""
 
 _INT64_MAX = 2**63 - 1
 _UINT64_MAX = 2**64 - 1
@@ -90,6 +96,19 @@ class Columns(NamedTuple):
     """Position of the record itself, beginning with its length; it ends where the next begins."""
 
 
+class HeaderColumns(NamedTuple):
+    """The headers of all records of some batches, as buffers of Arrow arrays: item i + 1 of `record_ends` is the number of headers of the
+    records up to record i, item i + 1 of `key_ends` the end of the key of header i in `keys`; each of these arrays begins with a 0."""
+
+    record_ends: array[int]
+    key_ends: array[int]
+    keys: bytearray
+    value_ends: array[int]
+    values: bytearray
+    value_present: bytearray
+    """A byte per header: 0 if its value is null, else 1."""
+
+
 class _Cursor:
     """A reader of a records section: its position, and the fields of the record decoded last. After an invalid varint the position is
     beyond `end`."""
@@ -107,6 +126,8 @@ class _Cursor:
         self.value_length = 0
         self.header_start = 0
         self.header_count = 0
+        self.unshared_headers = 0
+        """The number of headers that were decoded since the GIL was released for headers."""
 
     def varint(self, last_shift: int) -> int:
         """Decode a zigzag varint; `last_shift` is 28 for a value of 32 bits, 63 for 64 bits. For an invalid varint return 0 and set the
@@ -176,6 +197,20 @@ class _Cursor:
         left = self.header_count
         if left < 0 or left > limit - self.pos:
             return 5
+        why = 0
+        while left > 0 and why == 0:
+            count = min(left, _SHARED_HEADERS)
+            why = self.skip_some_headers(count, limit)
+            left -= count
+            self.unshared_headers += count
+            if self.unshared_headers >= _SHARED_HEADERS:
+                self.unshared_headers = 0
+                sleep(0)
+        return why
+
+    def skip_some_headers(self, left: int, limit: int) -> int:
+        """Skip `left` headers like `skip_headers`, which calls this for a limited number of them: a call of Python in this loop would
+        double its time."""
         while left > 0 and self.pos <= limit:
             length = self.varint(28)
             if length < 0 or length > limit - self.pos:
@@ -273,6 +308,85 @@ def columns(data: bytes | bytearray | memoryview, record_count: int, base_offset
     if bad != 0:
         raise InvalidRecord(f"record {index}: {_REASONS[bad]}")
     return found
+
+
+def header_columns(sections: Sequence[bytes | bytearray | memoryview], record_counts: Sequence[int]) -> HeaderColumns:
+    """Copy the headers of all records in some decompressed records sections. `record_counts` are the sections' record counts.
+
+    Raises `InvalidRecord` for an impossible record count and for an invalid record.
+    """
+    size = rows = 0
+    for data, record_count in zip(sections, record_counts, strict=True):
+        if record_count < 0 or record_count > len(data) // MIN_RECORD_BYTES:
+            raise InvalidRecord(f"{record_count} records cannot be in {len(data)} bytes")
+        size += len(data)
+        rows += record_count
+    record_ends = array("i", bytes(4 * (rows + 1)))
+    ends = record_ends
+    row = count = 0
+    for data, record_count in zip(sections, record_counts, strict=True):
+        cursor = _Cursor(data)
+        end = row + record_count
+        while row < end:
+            bad = 10 if cursor.pos == cursor.end else cursor.next()
+            if bad != 0:
+                raise InvalidRecord(f"record {row - end + record_count}: {_REASONS[bad]}")
+            count += cursor.header_count
+            row += 1
+            ends[row] = count
+    filler = _HeaderFiller(count, size)
+    for data, record_count in zip(sections, record_counts, strict=True):
+        cursor = _Cursor(data)
+        while record_count > 0:
+            cursor.next()
+            filler.record(cursor)
+            record_count -= 1  # noqa: PLW2901 # counts down in place, as compiled code does
+    return HeaderColumns(record_ends, filler.key_ends, filler.keys, filler.value_ends, filler.values, filler.value_present)
+
+
+class _HeaderFiller:
+    """Copies headers one after the other into buffers for `count` headers, which have at most `size` bytes. The caller ensures that they
+    fit."""
+
+    def __init__(self, count: int, size: int) -> None:
+        self.key_ends = array("i", bytes(4 * (count + 1)))
+        self.keys = bytearray(size)
+        self.value_ends = array("i", bytes(4 * (count + 1)))
+        self.values = bytearray(size)
+        self.value_present = bytearray(count)
+        self.key_ends_view, self.keys_view = self.key_ends, self.keys
+        self.value_ends_view, self.values_view, self.present_view = self.value_ends, self.values, self.value_present
+        self.at = 0
+        self.key_at = 0
+        self.value_at = 0
+
+    def record(self, cursor: _Cursor) -> None:
+        """Copy the headers of the valid record that the cursor has decoded."""
+        at, key_at, value_at = self.at, self.key_at, self.value_at
+        cursor.pos = cursor.header_start
+        end = at + cursor.header_count
+        while at < end:
+            length = cursor.varint(28)
+            pos = cursor.pos
+            cursor.pos += length
+            while length > 0:
+                self.keys_view[key_at] = cursor.data[pos]
+                key_at += 1
+                pos += 1
+                length -= 1
+            length = cursor.varint(28)
+            self.present_view[at] = length >= 0
+            pos = cursor.pos
+            while length > 0:
+                self.values_view[value_at] = cursor.data[pos]
+                value_at += 1
+                pos += 1
+                length -= 1
+            cursor.pos = pos
+            at += 1
+            self.key_ends_view[at] = key_at
+            self.value_ends_view[at] = value_at
+        self.at, self.key_at, self.value_at = at, key_at, value_at
 
 
 def find_timestamp(  # noqa: PLR0917 # the first three arguments are those of `scan`

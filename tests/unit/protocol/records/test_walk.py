@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.core import limits
 from ottla.protocol.records.batch import HEADER_BYTES
 from ottla.protocol.records.errors import InvalidRecord
 from ottla.protocol.records.record import SimpleRecord, build_batch, encode_record
@@ -245,3 +246,37 @@ def test_first_record_in_a_time_range_at_or_after_an_offset_is_found(walk: Modul
     assert walk.find_timestamp(data, 4, 100, 0, 119, 5) == (6, 110)
     with pytest.raises(InvalidRecord, match="record 4"):
         walk.find_timestamp(data, 5, 100, 500, 501, 0)
+
+
+def test_other_threads_run_between_headers_of_one_record_and_of_several(walk: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record of 65 KB, compressed, can have 33 million headers; compiled code releases the GIL by `sleep(0)`."""
+    releases: list[float] = []
+    monkeypatch.setattr(walk, "sleep", releases.append)
+    for headers_of_each in ([1_200_000], [400_000] * 3):
+        records = b"".join(encode_record(0, i, None, b"", [("", b"")] * count) for i, count in enumerate(headers_of_each))
+        releases.clear()
+        assert walk.scan(records, len(headers_of_each), 0).first_bad_index == -1
+        assert releases, headers_of_each
+
+
+def test_a_section_that_the_event_loop_checks_does_not_give_up_the_loops_turn(walk: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that gets the GIL may keep it for 5 ms."""
+    monkeypatch.delattr(walk, "sleep")
+    record = encode_record(0, 0, None, b"", [("", None)] * (limits.CHECKED_AT_ONCE_BYTES // 2 - 8))
+    assert limits.CHECKED_AT_ONCE_BYTES - 8 <= len(record) <= limits.CHECKED_AT_ONCE_BYTES
+    assert walk.scan(record, 1, 0).first_bad_index == -1
+
+
+def test_headers_of_several_sections_are_copied_in_order(walk: ModuleType) -> None:
+    first = section(SimpleRecord(b"k", b"v", 1, [("a", b"12"), ("", None)]), SimpleRecord(None, None, 1))
+    second = section(SimpleRecord(None, b"v", 1, [("bcd", b"")]))
+    found = walk.header_columns([first, memoryview(second)], [2, 1])
+    assert list(found.record_ends) == [0, 2, 2, 3]
+    assert (list(found.key_ends), found.keys[:4]) == ([0, 1, 1, 4], b"abcd")
+    assert (list(found.value_ends), found.values[:2], list(found.value_present)) == ([0, 2, 2, 2], b"12", [1, 0, 1])
+
+
+@pytest.mark.parametrize(("count", "reason"), [(-1, "cannot be in"), (2**31 - 1, "cannot be in"), (2, "fewer records")])
+def test_headers_of_an_invalid_section_are_not_copied(walk: ModuleType, count: int, reason: str) -> None:
+    with pytest.raises(InvalidRecord, match=reason):
+        walk.header_columns([PLAIN, section(SimpleRecord(b"key", b"a longer value", 1))], [1, count])
