@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
+import numpy as np
+
 from ottla.protocol.records.batch import CRC_START, HEADER_BYTES, LOG_OVERHEAD, MAGIC_END, MAGIC_V2, BatchHeader, crc_ok, read_header
 from ottla.protocol.records.batch_walk import BAD_LENGTH, BAD_MAGIC, CUT, MORE, PEEK_BYTES, TOO_LARGE, Headers, walk_headers
 from ottla.protocol.records.compression import Codec
@@ -34,11 +36,15 @@ RECORDS_MAX: Final = 1_000_000
 """Maximum record count of a compressed batch, the same as in the broker: 9,000,000 empty records compress to a few kilobytes and take
 25 s to judge."""
 ROWS_MAX: Final = 1 << 16
+AFTER_DAMAGE_BYTES: Final = 16 << 10
+"""How many bytes are read at first after damage, because the next damage may be near."""
 SEARCH_BYTES: Final = 256 << 20
 SEARCH_TIMES: Final = 64
-"""Limits the search for batches after damage. In one part of a segment, the search may compute checksums over SEARCH_BYTES bytes plus this
-many times the part's size; random bytes need half of that. Without the limit, crafted bytes (a header every 61 bytes, each claiming a batch
-up to the file's end) would keep the search of one segment busy for days."""
+CANDIDATE_BYTES: Final = 4096
+"""Limits the search for batches after damage. In one part of a segment, the search may compute checksums over SEARCH_BYTES bytes plus
+SEARCH_TIMES times the part's size, where each possible header counts as CANDIDATE_BYTES more, because it takes as long; random bytes need
+half of that. Without the limit, crafted bytes (a header every 61 bytes, each claiming a batch up to the file's end) would keep the search
+of one segment busy for days."""
 JUMP_BYTES: Final = 1 << 20
 """If batches are longer than so many bytes on average, and only their headers are needed, the reader skips the bytes between the headers.
 For shorter batches, sequential reads are faster."""
@@ -202,7 +208,7 @@ class _Reader:
                 stop = self._stop(position, reason)
                 yield stop
                 position += stop.size_bytes
-                size = self._window_bytes
+                size = min(self._window_bytes, AFTER_DAMAGE_BYTES)
 
     def _read(self, position: int, size: int) -> memoryview:
         size = min(size, self._end - position)
@@ -284,31 +290,46 @@ class _Reader:
     def _find_batch(self, position: int, last_offset: int) -> int | None:
         """Return the position of the first batch at or after `position` with a correct CRC and a base offset above `last_offset`. Return
         None if there is none, or if the search exceeds its limit (see SEARCH_TIMES)."""
-        end = self._end
+        end, size = self._end, AFTER_DAMAGE_BYTES
         while end - position >= HEADER_BYTES:
-            chunk = self._file.read_at(position, min(WINDOW_BYTES, end - position))
+            chunk = self._file.read_at(position, min(size, end - position))
+            size = min(2 * size, WINDOW_BYTES)
             if len(chunk) < HEADER_BYTES:
                 return None
-            magic = chunk.find(MAGIC_V2, MAGIC_END - 1)
-            while 0 <= magic <= len(chunk) - HEADER_BYTES + MAGIC_END - 1:
-                at = magic - MAGIC_END + 1
+            for at in _candidates(chunk, last_offset):
                 header = read_header(chunk, at)
-                fits = HEADER_BYTES <= header.size_bytes <= min(end - position - at, BATCH_BYTES_MAX)
-                if fits and header.base_offset > last_offset and header.record_count >= 0 and not header.attributes >> 7:
-                    self._search_left -= header.size_bytes
-                    if self._search_left < 0:
-                        return None
-                    whole_here = at + header.size_bytes <= len(chunk)
-                    batch = (
-                        memoryview(chunk)[at : at + header.size_bytes]
-                        if whole_here
-                        else self._file.read_at(position + at, header.size_bytes)
-                    )
-                    if crc_ok(batch, header):
-                        return position + at
-                magic = chunk.find(MAGIC_V2, magic + 1)
+                if header.size_bytes > end - position - at:
+                    continue
+                self._search_left -= header.size_bytes + CANDIDATE_BYTES
+                if self._search_left < 0:
+                    return None
+                whole_here = at + header.size_bytes <= len(chunk)
+                batch = (
+                    memoryview(chunk)[at : at + header.size_bytes] if whole_here else self._file.read_at(position + at, header.size_bytes)
+                )
+                if crc_ok(batch, header):
+                    return position + at
             position += len(chunk) - HEADER_BYTES + 1
         return None
+
+
+def _candidates(chunk: bytes, last_offset: int) -> list[int]:
+    """Return the positions in `chunk` at which a batch header of v2 could begin: with a size and attributes that a batch can have, a record
+    count that is not negative, and a base offset above `last_offset`. numpy compares them, because other bytes can have such a magic in
+    every place: 4 MiB of 0x02 took 5 s."""
+    raw = np.frombuffer(chunk, np.uint8)
+    found = np.flatnonzero(raw[MAGIC_END - 1 : len(chunk) - HEADER_BYTES + MAGIC_END] == MAGIC_V2)
+
+    for at, kind, least, most in (
+        (MAGIC_END + 4, ">i2", 0, (1 << 7) - 1),
+        (8, ">i4", HEADER_BYTES - LOG_OVERHEAD, BATCH_BYTES_MAX - LOG_OVERHEAD),
+        (HEADER_BYTES - 4, ">i4", 0, (1 << 31) - 1),
+        (0, ">i8", last_offset + 1, (1 << 63) - 1),
+    ):
+        values = np.ndarray((len(chunk) - HEADER_BYTES + 1,), kind, chunk, at, (1,))[found]
+        found = found[(values >= least) & (values <= most)]
+    positions: list[int] = found.tolist()
+    return positions
 
 
 class _InMemoryReader(_Reader):

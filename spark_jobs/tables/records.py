@@ -18,7 +18,6 @@ import pyarrow as pa
 from ottla.protocol.records import walk
 from ottla.protocol.records.batch import LOG_APPEND_TIME, MAGIC_V2, read_header
 from ottla.protocol.records.errors import InvalidRecord, RecordsError
-from ottla.protocol.records.record import Header, iter_section
 from ottla.protocol.wire import Buffer
 from ottla.spark_jobs.logs import read_runs
 from ottla.spark_jobs.segment_reader import Part, Run, Stop, crc_matches, open_records
@@ -26,6 +25,7 @@ from ottla.spark_jobs.tables.build import HeaderNumbers, Numbers, attribute_colu
 from ottla.spark_jobs.tables.filters import Filters
 
 BYTES_MAX: Final = 16 << 20
+_NAMES_AT_ONCE: Final = 1 << 16
 
 
 class Opened(NamedTuple):
@@ -88,7 +88,7 @@ def _rows(part: Part, schema: pa.Schema, run: Run, opened: Sequence[Opened], fil
         "timestamp": lambda: timestamps,
         "key": fill.key_column,
         "value": fill.value_column,
-        "headers": lambda: _headers(run, opened, counts, schema.field("headers").type),
+        "headers": lambda: _headers(opened, counts, schema.field("headers").type),
         "producer_id": lambda: spread(head.producer_ids),
         "producer_epoch": lambda: spread(head.producer_epochs.astype(np.int32)),
         "sequence": lambda: sequence_after(spread(head.base_sequences), offsets - spread(head.base_offsets)),
@@ -147,14 +147,22 @@ class _Binary:
         return pa.Array.from_buffers(pa.binary(), rows, [validity, pa.py_buffer(self.ends), pa.py_buffer(self.data)], nulls)
 
 
-def _headers(run: Run, opened: Sequence[Opened], counts: Numbers, kind: pa.DataType) -> pa.Array:
-    rows: list[list[Header]] = []
-    for (row, section), count in zip(opened, counts.tolist(), strict=True):
-        if count:
-            rows += [_printable(each.headers) for each in iter_section(section, read_header(run.batch(row)))]
-    return pa.array(rows, kind)
+def _headers(opened: Sequence[Opened], counts: Numbers, kind: pa.ListType) -> pa.Array:
+    """Return the headers of the records that `_Fill` collected, as an Arrow array of type `kind`. No header becomes a Python object: 16 MiB
+    of headers, which compress to 15 KiB, took 660 MiB and 7 s."""
+    found = walk.header_columns([each.section for each, count in zip(opened, counts, strict=True) if count], counts[counts > 0].tolist())
+    total = len(found.value_present)
+    keys = pa.Array.from_buffers(pa.binary(), total, [None, pa.py_buffer(found.key_ends), pa.py_buffer(found.keys)])
+    validity = pa.py_buffer(np.packbits(np.frombuffer(found.value_present, np.uint8), bitorder="little"))
+    values = pa.Array.from_buffers(pa.binary(), total, [validity, pa.py_buffer(found.value_ends), pa.py_buffer(found.values)])
+    headers = pa.StructArray.from_arrays([_printable(keys), values], fields=list(kind.value_type))
+    return pa.ListArray.from_arrays(pa.array(np.frombuffer(found.record_ends, np.int32)), headers, type=kind)
 
 
-def _printable(headers: Sequence[Header]) -> list[Header]:
-    """Return record headers in whose names invalid bytes are replaced by U+FFFD, because Arrow strings must be valid UTF-8."""
-    return [(name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), content) for name, content in headers]
+def _printable(names: pa.Array) -> pa.Array:
+    """Return header names as strings, with invalid bytes replaced: Arrow strings must be valid UTF-8."""
+    try:
+        return names.cast(pa.string())
+    except pa.ArrowInvalid:
+        parts = (names[at : at + _NAMES_AT_ONCE].to_pylist() for at in range(0, len(names), _NAMES_AT_ONCE))
+        return pa.concat_arrays([pa.array([name.decode("utf-8", "replace") for name in part], pa.string()) for part in parts])

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from ottla.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, read_header
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.spark_jobs import filesystem, segment_reader
+from ottla.spark_jobs.filesystem import RandomAccess
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.segment_reader import Run, Stop, crc_matches, file_runs, whole
 from tests.support.kafka_logs import PartitionWriter, flip
@@ -103,3 +107,68 @@ def test_file_truncated_during_the_read_ends_at_its_current_end(tmp_path: Path) 
     assert isinstance(first, Run)
     assert isinstance(stop, Stop)
     assert (first.rows, stop.position) == (1, start)
+
+
+def headers_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list to which the reader of segments adds the position of each header that it decodes one by one."""
+    reads: list[int] = []
+
+    def counted(data: bytes, at: int = 0) -> BatchHeader:
+        reads.append(at)
+        return read_header(data, at)
+
+    monkeypatch.setattr(segment_reader, "read_header", counted)
+    return reads
+
+
+def stop_at(root: Path, data: bytes) -> Stop:
+    """Return what the reader reports of these bytes behind a batch."""
+    log = PartitionWriter(root, "t", 0)
+    log.data(1)
+    with log.file.open("ab") as file:
+        file.write(data)
+    (segment,) = find_logs(root).segments
+    _, stop = file_runs(whole(segment))
+    assert isinstance(stop, Stop)
+    return stop
+
+
+def test_bytes_that_are_all_magics_are_searched_without_reading_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = headers_read(monkeypatch)
+    stop = stop_at(tmp_path, b"\2" * 100_000)
+    assert (stop.size_bytes, "given up" in stop.reason) == (100_000, False)
+    assert len(reads) < 10
+
+
+def test_the_number_of_headers_that_the_search_reads_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    header = bytearray(build_batch([SimpleRecord(None, b"")], base_offset=100)[:HEADER_BYTES])
+    header[8:12] = (HEADER_BYTES - LOG_OVERHEAD).to_bytes(4, "big")  # the CRC is that of a longer batch
+    reads = headers_read(monkeypatch)
+    monkeypatch.setattr(segment_reader, "SEARCH_BYTES", 0)
+    stop = stop_at(tmp_path, bytes(100) + header * 1_000)
+    assert "given up" in stop.reason
+    assert 900 < len(reads) < 1_000
+
+
+def test_batches_between_damage_are_found_by_reading_little_more_than_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = PartitionWriter(tmp_path, "t", 0)
+    for _ in range(50):
+        log.data(1)
+        with log.file.open("ab") as file:
+            file.write(bytes(7))
+    with log.file.open("ab") as file:
+        file.write(bytes(4 << 20))
+    sizes: list[int] = []
+
+    class Counted(RandomAccess):
+        def read_at(self, position: int, size: int) -> bytes:
+            sizes.append(size)
+            return super().read_at(position, size)
+
+        def read_into(self, position: int, buffer: memoryview) -> int:
+            sizes.append(len(buffer))
+            return super().read_into(position, buffer)
+
+    monkeypatch.setattr(filesystem, "RandomAccess", Counted)
+    assert len(outline(tmp_path)) == 100
+    assert sum(sizes) < 8 * log.file.stat().st_size

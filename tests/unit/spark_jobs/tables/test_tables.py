@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -121,3 +122,32 @@ def test_record_rows_have_headers_and_sequences_across_the_wrap(tmp_path: Path) 
         "key": b"k", "value": b"v", "sequence": 2**31 - 1, "headers": [{"key": "h", "value": None}, {"key": "\ufffd", "value": b"1"}]
     }  # fmt: skip
     assert second == {"key": None, "value": None, "sequence": 0, "headers": []}
+
+
+def test_headers_of_many_batches_belong_to_their_records_and_names_may_have_any_bytes(tmp_path: Path) -> None:
+    from ottla.protocol.records.record import SimpleRecord, build_batch
+
+    log = PartitionWriter(tmp_path, "t", 0)
+    expected: list[list[dict[str, object]]] = []
+    for i in range(4):
+        names = ["é", "", f"n{i}", "\udcc3"][: i + 1]
+        log.batch(build_batch([SimpleRecord(b"k", None, T0, [(name, b"%d" % i) for name in names]), SimpleRecord(b"k", None, T0)]))
+        expected += [[{"key": name.replace("\udcc3", "\ufffd"), "value": b"%d" % i} for name in names], []]
+    assert [row["headers"] for b in read("records", [tmp_path], ["headers"]) for row in b.to_pylist()] == expected
+
+
+@pytest.mark.parametrize("name", ["", "\udcff"], ids=["empty names", "invalid names"])
+def test_very_many_headers_take_a_few_times_their_size_in_memory(tmp_path: Path, name: str) -> None:
+    from ottla.protocol.records.compression import Codec
+    from ottla.protocol.records.record import SimpleRecord, build_batch
+
+    headers = 500_000
+    PartitionWriter(tmp_path, "t", 0).batch(build_batch([SimpleRecord(None, None, T0, [(name, None)] * headers)], codec=Codec.GZIP))
+    tracemalloc.start()
+    try:
+        (found,) = read("records", [tmp_path], ["headers"])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (len(found["headers"]), found["headers"].value_lengths().to_pylist()) == (1, [headers])
+    assert peak < 40 * headers, "two arrays of positions, the bytes, and 65,536 names at a time"
