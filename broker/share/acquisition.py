@@ -117,8 +117,7 @@ class _Acquiring:
         may be acquired again.
         """
         partition, last = self.partition, self.batches[-1].last_offset
-        locks_left = partition.settings().partition_max_record_locks - partition.in_flight_count
-        self.max_records = min(self.request.max_records, locks_left)
+        self.max_records = min(self.request.max_records, partition.locks_left)
         if self.max_records <= 0 and fetch_offset <= partition.end_offset:
             self.max_records = min(self.request.max_records, partition.end_offset - fetch_offset + 1)
             last = min(last, partition.end_offset)
@@ -233,8 +232,9 @@ class _Acquiring:
             acquired = [self._acquire_up_to_limit(first, last)]
         else:
             acquired = _split_by_size(self.batches, first, last, self.request.batch_size)
+            deadline = partition.lock(first, last, self.request.now_ms)
             for part in acquired:
-                state = InFlightState(RecordState.ACQUIRED, 1, self.request.member_id, self._lock(part))
+                state = InFlightState(RecordState.ACQUIRED, 1, self.request.member_id, deadline)
                 partition.in_flight.add(InFlightBatch(part.first_offset, part.last_offset, state))
         if partition.in_flight.first.first_offset == first:
             partition.start_offset = first

@@ -250,7 +250,10 @@ class InFlight:
 
     def add(self, batch: InFlightBatch) -> None:
         """Add a batch in flight. It must not overlap with another."""
-        insort(self.batches, batch, key=_first)
+        if not self.batches or batch.first_offset > self.batches[-1].first_offset:
+            self.batches.append(batch)  # new records; one fetch may add thousands of batches
+        else:
+            insort(self.batches, batch, key=_first)
 
     def floor(self, offset: int) -> InFlightBatch | None:
         """Return the last batch in flight that begins at or before the offset, or None."""

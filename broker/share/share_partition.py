@@ -130,7 +130,13 @@ class SharePartition:
         """Whether a fetch may acquire records: a record in flight is available, or the limit of records in flight permits new ones."""
         if self.next_fetch_offset() != self.end_offset + 1:
             return True
-        return self.in_flight_count < self.settings().partition_max_record_locks
+        return self.locks_left > 0
+
+    @property
+    def locks_left(self) -> int:
+        """The number of further records that may be in flight (group.share.partition.max.record.locks). It can be negative, because whole
+        batches are acquired."""
+        return self.settings().partition_max_record_locks - self.in_flight_count
 
     def next_fetch_offset(self) -> int:
         """Return the offset from which the next fetch reads: that of the first available record in flight or, if there is none, of the

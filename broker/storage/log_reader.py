@@ -56,12 +56,13 @@ def finish(search: Generator[Work, Work, T]) -> T:
 
 class FetchDataInfo(NamedTuple):
     """The result of a read: bytes of `segment` that end at its byte `end_position`. If `on_older_segment` is true, a later segment has more
-    records that the reader may read."""
+    records that the reader may read. A read of any size would find at most `available_bytes` in `segment`."""
 
     records: bytes
     segment: Segment
     end_position: int
     on_older_segment: bool
+    available_bytes: int
 
 
 class LogReader:
@@ -92,7 +93,7 @@ class LogReader:
         if position >= limit:
             return None
         if max_bytes <= 0 and not min_one_batch:  # most partitions of a full Fetch; needs no system call
-            return FetchDataInfo(b"", segment, position, on_older_segment)
+            return FetchDataInfo(b"", segment, position, on_older_segment, limit - position)
         data = segment.pread(min(max_bytes, limit - position), position) if max_bytes > 0 else b""
         first_bytes = _size_of_batch(data, segment, position)
         if first_bytes > len(data):
@@ -100,7 +101,7 @@ class LogReader:
         end = position + len(data)
         if end == limit == segment.size and segment is self.segments.active:
             self._remember(log_end_offset, segment, end)
-        return FetchDataInfo(data, segment, end, on_older_segment)
+        return FetchDataInfo(data, segment, end, on_older_segment, limit - position)
 
     def _locate(self, offset: int) -> tuple[Segment, int] | None:
         known = self._positions.get(offset)

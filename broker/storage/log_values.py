@@ -49,7 +49,8 @@ class ReadResult(NamedTuple):
     """The result of a read: batches, the last one possibly incomplete, and the log's offsets at that time.
 
     For READ_COMMITTED, `aborted` has (producer id, first offset) of the aborted transactions; otherwise it is empty. If `on_older_segment`
-    is true, later segments have more records for this reader, so its fetch must not wait for fetch.min.bytes.
+    is true, later segments have more records for this reader, so its fetch must not wait for fetch.min.bytes. A read of any size would find
+    at most `available_bytes`.
     """
 
     records: bytes
@@ -58,6 +59,7 @@ class ReadResult(NamedTuple):
     log_start_offset: int
     aborted: list[tuple[int, int]]
     on_older_segment: bool = False
+    available_bytes: int = 0
 
 
 class TimestampOffset(NamedTuple):

@@ -362,8 +362,8 @@ class PartitionLog:
                 raise storage_error("cannot read the log", e) from e
             except RecordsError as e:
                 raise Rejected(ErrorCode.CORRUPT_MESSAGE, str(e)) from e
-        records, older = (b"", False) if data is None else (data.records, data.on_older_segment)
-        return ReadResult(records, self.high_watermark, self.last_stable_offset, self.log_start_offset, aborted, older)
+        records, older, available = (b"", False, 0) if data is None else (data.records, data.on_older_segment, data.available_bytes)
+        return ReadResult(records, self.high_watermark, self.last_stable_offset, self.log_start_offset, aborted, older, available)
 
     def offset_for_timestamp(self, timestamp: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> TimestampOffset:
         """Return the first record whose timestamp is at least `timestamp` (ms). Negative values have ListOffsets' meaning (-1: latest, …).

@@ -67,11 +67,11 @@ class ShareHarness:
         self.clock.advance(ms)
         self.timers.run_due(self.clock.mono_ms())
 
-    def fetch(self, member: str = "m", *, partitions: int = 1, **changes: Any) -> Results | Awaitable[Results]:
+    def fetch(self, member: str = "m", *, partitions: int | list[TopicPartition] = 1, **changes: Any) -> Results | Awaitable[Results]:
         fields: dict[str, Any] = {
             "group_id": "g",
             "member_id": member,
-            "partitions": self.keys(partitions),
+            "partitions": self.keys(partitions) if isinstance(partitions, int) else partitions,
             "max_wait_ms": 0,
             "min_bytes": 1,
             "max_bytes": 1 << 20,

@@ -6,17 +6,18 @@ Rules:
   error ends the wait if the log could not be read or no partition is left.
 * A change of a partition (an append, another leader) or of a share partition (an acknowledgement, an expired lock) resumes the fetch. It
   resumes through a future, so that one attempt covers all changes of an event loop turn.
-* Reading and acquiring happen in one turn of the event loop, so that no other member can acquire the same records in between. Only a fetch
-  of very many partitions yields while it reads; the share partition then skips records that other members have acquired meanwhile.
-* The log is read only as far as the member's `max_records` may reach.
+* A waiting fetch reads no records; it compares byte positions (Kafka's isMinBytesSatisfied).
+* Reading and acquiring the records of one partition happen in one turn of the event loop. A fetch of many partitions or batches lets other
+  requests run between two partitions; the share partition skips records that other members have acquired meanwhile.
+* A log is read only as far as the member may acquire records: `max_records` and the record locks that are left limit them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
@@ -36,7 +37,13 @@ _FIRST_READ_BYTES: Final = 128 * limits.KIB
 """The bytes that a share fetch first reads of a partition. If they hold too few records, four times as many bytes are read, and so on."""
 
 _AT_ONCE: Final = 50
-"""The number of partitions that a large share fetch reads before other requests are served."""
+"""The number of partitions that a large share fetch examines before other requests are served."""
+
+BATCHES_AT_ONCE: Final = 1_000
+"""The number of batches after which a share fetch lets other requests run, before it reads the next partition: 3 ms at 3 us each. A
+partition counts as 20 batches. A fetch of 500 partitions with small batches could otherwise read 800,000 batches at once.
+"""
+_PARTITION_AS_BATCHES: Final = 20
 
 Buffer = bytes | memoryview
 Callbacks = dict[object, Callable[[], object]]
@@ -72,20 +79,27 @@ Results = dict[TopicPartition, FetchResult]
 EMPTY: Final = FetchResult()
 
 
-@dataclass(slots=True)
-class _Chunk:
-    """The batches that a share fetch has read from one partition, beginning at `offset`, the partition's next offset to fetch."""
+class _Chunk(NamedTuple):
+    """The data that a share fetch may read of one partition: at most `bytes_max` bytes from `offset` on, the partition's next offset to
+    fetch."""
 
     key: TopicPartition
     shared: SharePartitionInUse
     offset: int
-    records: bytes = b""
-    batches: list[tuple[int, BatchHeader]] = field(default_factory=list)
-    aborted: list[tuple[int, int]] = field(default_factory=list)
+    bytes_max: int
+
+
+class _Batches(NamedTuple):
+    """The batches that were read of one partition: their bytes, their positions in these bytes with their headers, and the aborted
+    transactions among them as (producer id, first offset)."""
+
+    records: bytes
+    headers: list[tuple[int, BatchHeader]]
+    aborted: list[tuple[int, int]]
 
 
 class _Attempt:
-    """The data that a share fetch has read in one pass over its partitions. One fetch may need several attempts, because it waits for more
+    """The available data in one pass over the partitions of a share fetch. One fetch may need several attempts, because it waits for more
     data.
     """
 
@@ -95,7 +109,7 @@ class _Attempt:
         self.chunks: list[_Chunk] = []
         self.bytes = 0
         self.is_enough = False
-        """Whether the fetch must respond now: it has read enough bytes, or there is another reason, such as an error."""
+        """Whether the fetch must respond now: enough bytes are available, or there is another reason, such as an error."""
 
 
 class _Fetch:
@@ -152,7 +166,7 @@ class ShareFetches:
             return fetch.errors
         if len(fetch.in_use) > limits.FETCHED_AT_ONCE:
             return self._fetch_slowly(fetch)
-        attempt = self._read(fetch)
+        attempt = self._examine(fetch)
         if attempt.is_enough or request.max_wait_ms <= 0:
             return self._acquire(fetch, attempt)
         return self._wait(fetch, self._park(fetch))
@@ -163,9 +177,10 @@ class ShareFetches:
         """
         while True:
             changed = await waiting
-            attempt = self._read(fetch)
+            attempt = self._examine(fetch)
             if attempt.is_enough or not changed:
-                return self._acquire(fetch, attempt)
+                results = self._acquire(fetch, attempt)
+                return results if isinstance(results, dict) else await results
             waiting = self._park(fetch)
 
     async def _fetch_slowly(self, fetch: _Fetch) -> Results:
@@ -175,9 +190,10 @@ class ShareFetches:
         while True:
             waiting = self._park(fetch)
             try:
-                attempt = await self._read_slowly(fetch)
+                attempt = await self._examine_slowly(fetch)
                 if attempt.is_enough or self._shares.clock.mono_ms() >= fetch.deadline:
-                    return self._acquire(fetch, attempt)
+                    results = self._acquire(fetch, attempt)
+                    return results if isinstance(results, dict) else await results
                 await waiting
             finally:
                 waiting.cancel()
@@ -208,20 +224,20 @@ class ShareFetches:
         future.add_done_callback(ended)
         return future
 
-    # --- reading -----------------------------------------------------------------------------------------------------------------
+    # --- available data ----------------------------------------------------------------------------------------------------------
 
-    def _read(self, fetch: _Fetch) -> _Attempt:
+    def _examine(self, fetch: _Fetch) -> _Attempt:
         attempt = _Attempt()
         acquirable = self._acquirable(fetch)
-        self._read_some(fetch, attempt, acquirable, len(acquirable))
+        self._examine_some(fetch, attempt, acquirable, len(acquirable))
         return _judged(fetch, attempt)
 
-    async def _read_slowly(self, fetch: _Fetch) -> _Attempt:
+    async def _examine_slowly(self, fetch: _Fetch) -> _Attempt:
         attempt = _Attempt()
         acquirable = self._acquirable(fetch)
         for begin in range(0, len(acquirable), _AT_ONCE):
             await self._turns.wait_for_turn()
-            self._read_some(fetch, attempt, acquirable[begin : begin + _AT_ONCE], len(acquirable))
+            self._examine_some(fetch, attempt, acquirable[begin : begin + _AT_ONCE], len(acquirable))
         return _judged(fetch, attempt)
 
     def _acquirable(self, fetch: _Fetch) -> list[TopicPartition]:
@@ -230,48 +246,73 @@ class ShareFetches:
                 fetch.fail(key, shared.failure)
         return [key for key, shared in fetch.in_use.items() if shared.loaded and shared.state.can_acquire]
 
-    def _read_some(self, fetch: _Fetch, attempt: _Attempt, keys: Sequence[TopicPartition], sharing: int) -> None:
-        """Read the partitions `keys`, at most 1/`sharing` of the response's maximum bytes from each. `sharing` is the number of all
-        partitions from which this fetch may acquire records.
+    def _examine_some(self, fetch: _Fetch, attempt: _Attempt, keys: Sequence[TopicPartition], sharing: int) -> None:
+        """Add the available data of the partitions `keys` to `attempt`, at most 1/`sharing` of the response's maximum bytes for each.
+        `sharing` is the number of all partitions from which this fetch may acquire records.
         """
         for key in keys:
             try:
-                self._read_one(fetch, attempt, key, max(1, fetch.request.max_bytes // sharing))
+                self._examine_one(fetch, attempt, key, max(1, fetch.request.max_bytes // sharing))
             except Rejected as error:
-                self._shares.fence(fetch.in_use[key], error)
-                fetch.fail(key, error.without_traceback())
+                self._fence(fetch, key, error)
                 attempt.is_enough = True
 
-    def _read_one(self, fetch: _Fetch, attempt: _Attempt, key: TopicPartition, read_bytes_max: int) -> None:
-        request, shared = fetch.request, fetch.in_use[key]
-        log, state = shared.partition.log, shared.state
+    def _examine_one(self, fetch: _Fetch, attempt: _Attempt, key: TopicPartition, bytes_max: int) -> None:
+        shared, isolation = fetch.in_use[key], fetch.request.isolation
+        log, offset = shared.partition.log, shared.state.next_fetch_offset()
         shared.partition.replica.check_leads()
-        chunk = _Chunk(key, shared, state.next_fetch_offset())
-        attempt.chunks.append(chunk)
-        bound = log.visible_end_offset(request.isolation)
-        if chunk.offset < log.log_start_offset or chunk.offset > bound:
+        bound, available = log.visible_end_offset(isolation), 0
+        if log.log_start_offset <= offset < bound:
+            probe = log.read(offset, 0, isolation=isolation)
+            available = probe.available_bytes
+            attempt.is_enough = attempt.is_enough or probe.on_older_segment
+        elif offset != bound:
             attempt.is_enough = True
-        if not log.log_start_offset <= chunk.offset < bound:
-            return
-        last = max(chunk.offset, state.end_offset) + request.max_records
-        read_bytes_max = min(read_bytes_max, limits.FETCH_PARTITION_READ_BYTES)
-        size = min(read_bytes_max, _FIRST_READ_BYTES)
-        while True:
-            read = log.read(chunk.offset, size, isolation=request.isolation, min_one_batch=not attempt.bytes)
-            batches = list(split_batches(read.records))
-            reaches = bool(batches) and batches[-1][1].last_offset >= last and len(read.records) >= request.min_bytes
-            if reaches or size >= read_bytes_max or read.on_older_segment or len(read.records) < size // 2:
-                break
-            size = min(read_bytes_max, 4 * size)
-        chunk.records, chunk.batches, chunk.aborted = read.records, batches, read.aborted
-        attempt.bytes += len(read.records)
-        attempt.is_enough = attempt.is_enough or read.on_older_segment
+        available = min(available, bytes_max, limits.FETCH_PARTITION_READ_BYTES)
+        attempt.chunks.append(_Chunk(key, shared, offset, available))
+        attempt.bytes += available
 
-    # --- acquiring ---------------------------------------------------------------------------------------------------------------
+    def _fence(self, fetch: _Fetch, key: TopicPartition, error: Rejected) -> None:
+        self._shares.fence(fetch.in_use[key], error)
+        fetch.fail(key, error.without_traceback())
 
-    def _acquire(self, fetch: _Fetch, attempt: _Attempt) -> Results:
+    # --- reading and acquiring ---------------------------------------------------------------------------------------------------
+
+    def _acquire(self, fetch: _Fetch, attempt: _Attempt) -> Results | Awaitable[Results]:
+        """Acquire records from all partitions of `attempt`. Return the results, or an awaitable of them if this takes several turns of the
+        event loop. When the client's connection is closed, the awaitable acquires no further records and raises CancelledError.
+        """
+        steps = self._acquiring(fetch, attempt)
+        try:
+            next(steps)
+        except StopIteration as end:
+            results: Results = end.value
+            return results
+        closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        fetch.on_closed[closed] = closed.cancel
+        return self._acquire_in_turns(fetch, steps, closed)
+
+    async def _acquire_in_turns(self, fetch: _Fetch, steps: Iterator[None], closed: asyncio.Future[None]) -> Results:
+        try:
+            while True:
+                await self._turns.wait_for_turn()
+                if closed.cancelled():
+                    raise asyncio.CancelledError
+                next(steps)
+        except StopIteration as end:
+            results: Results = end.value
+            return results
+        finally:
+            fetch.on_closed.pop(closed, None)
+
+    def _acquiring(self, fetch: _Fetch, attempt: _Attempt) -> Generator[None, None, Results]:
+        """Read and acquire the records of one partition after the other, and return the results. Yield when other requests should run."""
         request, results, left = fetch.request, fetch.errors, fetch.request.max_records
+        has_read, budget = False, BATCHES_AT_ONCE
         for chunk in attempt.chunks:
+            if budget <= 0:
+                yield
+                budget = BATCHES_AT_ONCE
             shared = chunk.shared
             if chunk.key in results or shared.failure is not None:
                 continue
@@ -279,14 +320,23 @@ class ShareFetches:
             if chunk.offset < shared.partition.log.log_start_offset:
                 shared.state.advance_to_log_start(shared.partition.log.log_start_offset)
                 continue
+            if left <= 0 or not chunk.bytes_max:
+                continue
+            try:
+                read = _read(request, chunk, left, min_one_batch=not has_read)
+            except Rejected as error:
+                self._fence(fetch, chunk.key, error)
+                continue
+            has_read = has_read or bool(read.records)
+            budget -= len(read.headers) + _PARTITION_AS_BATCHES
             acquisition = Acquisition(request.member_id, left, request.batch_size, request.record_limit, self._shares.clock.mono_ms())
-            batches = [Fetched(header.base_offset, header.last_offset) for _, header in chunk.batches]
-            aborted = aborted_batches(chunk.records, chunk.batches, chunk.aborted) if chunk.aborted else ()
+            batches = [Fetched(header.base_offset, header.last_offset) for _, header in read.headers]
+            aborted = aborted_batches(read.records, read.headers, read.aborted) if read.aborted else ()
             acquired = acquire(shared.state, acquisition, chunk.offset, batches, aborted)
             if acquired:
                 left -= sum(part.record_count for part in acquired)
                 self._shares.watch_locks(shared)
-                results[chunk.key] = FetchResult(records=_slice(chunk, acquired), acquired=acquired)
+                results[chunk.key] = FetchResult(records=_slice(read, acquired), acquired=acquired)
         return results
 
 
@@ -296,16 +346,34 @@ def _judged(fetch: _Fetch, attempt: _Attempt) -> _Attempt:
     return attempt
 
 
-def _slice(chunk: _Chunk, acquired: Sequence[AcquiredRecords]) -> Buffer:
-    """Return those batches of `chunk` that contain acquired records, with all batches in between."""
+def _read(request: ShareFetch, chunk: _Chunk, max_records: int, *, min_one_batch: bool) -> _Batches:
+    """Read the batches of `chunk` from which the member may acquire records, at most `max_records`. Raises Rejected."""
+    log, state = chunk.shared.partition.log, chunk.shared.state
+    last = max(chunk.offset, state.end_offset) + min(max_records, state.locks_left)
+    size, parsed = min(chunk.bytes_max, _FIRST_READ_BYTES), 0
+    headers: list[tuple[int, BatchHeader]] = []
+    while True:
+        read = log.read(chunk.offset, size, isolation=request.isolation, min_one_batch=min_one_batch)
+        for position, header in split_batches(memoryview(read.records)[parsed:]):
+            headers.append((parsed + position, header))
+            if header.last_offset >= last:
+                return _Batches(read.records, headers, read.aborted)
+        if size >= chunk.bytes_max:
+            return _Batches(read.records, headers, read.aborted)
+        size = min(chunk.bytes_max, 4 * size)
+        parsed = headers[-1][0] + headers[-1][1].size_bytes if headers else 0
+
+
+def _slice(read: _Batches, acquired: Sequence[AcquiredRecords]) -> Buffer:
+    """Return those batches of `read` that contain acquired records, with all batches in between."""
     begin = end = 0
-    for position, header in chunk.batches:
+    for position, header in read.headers:
         if header.base_offset <= acquired[0].first_offset:
             begin = position
         if header.base_offset > acquired[-1].last_offset:
             break
         end = position + header.size_bytes
-    return memoryview(chunk.records)[begin:end]
+    return memoryview(read.records)[begin:end]
 
 
 def _resolve(future: asyncio.Future[bool], *, changed: bool) -> None:

@@ -1,18 +1,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 
 import pytest
 
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.share.share_fetch import FetchResult
+from ottla.broker.runtime.share import share_fetch
+from ottla.broker.runtime.share.share_fetch import Buffer, FetchResult
 from ottla.broker.share.acknowledgement import AcknowledgementBatch
 from ottla.broker.share.settings import ShareSettings
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.records.batch import split_batches
+from ottla.protocol.records.batch import BatchHeader, split_batches
 from tests.support.share_harness import KEY, LOCK_MS, ShareHarness, acquired
 
 
@@ -165,3 +166,92 @@ async def test_very_many_partitions_are_read_in_slices(tmp_path: Path) -> None:
     harness.append(b"b", index=3)
     assert acquired(await waiting) == [(0, 0, 1)]
     harness.logs.close()
+
+
+# --- fetches that ask for very much ----------------------------------------------------------------------------------------------
+
+ALL = 2**31 - 1
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The base offsets of the batches that share fetches have parsed."""
+    offsets: list[int] = []
+
+    def counting(records: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+        for position, header in split_batches(records):
+            offsets.append(header.base_offset)
+            yield position, header
+
+    monkeypatch.setattr(share_fetch, "split_batches", counting)
+    return offsets
+
+
+def test_no_more_batches_are_parsed_than_record_locks_are_left(tmp_path: Path, parsed: list[int]) -> None:
+    harness = ShareHarness(tmp_path / "locks", settings=ShareSettings(partition_max_record_locks=10))
+    for _ in range(100):
+        harness.append(b"a")
+    assert acquired(harness.fetch(max_records=4)) == [(0, 3, 1)]
+    parsed.clear()
+    assert acquired(harness.fetch(max_records=ALL, max_bytes=55 * limits.MIB, min_bytes=55 * limits.MIB)) == [(4, 9, 1)]
+    assert max(parsed) <= 10
+    harness.advance(LOCK_MS)
+    parsed.clear()
+    assert acquired(harness.fetch(max_records=ALL, batch_size=1)) == [(0, 3, 2), (4, 9, 2)]
+    assert max(parsed) <= 10
+    harness.logs.close()
+
+
+def test_batches_are_parsed_once_although_the_read_grows(harness: ShareHarness, parsed: list[int]) -> None:
+    for _ in range(400):
+        harness.append(b"x" * 1_000)
+    assert acquired(harness.fetch(max_records=400)) == [(0, 399, 1)]
+    assert parsed == list(range(400))
+
+
+async def test_a_fetch_parses_no_batch_while_it_waits(harness: ShareHarness, parsed: list[int]) -> None:
+    waiting = harness.begin(min_bytes=10_000)
+    for _ in range(5):
+        harness.append(b"x")
+        await asyncio.sleep(0)
+    assert (harness.fetches.waiting, parsed) == (1, [])
+    harness.advance(1_000)
+    assert acquired(await waiting) == [(0, 4, 1)]
+
+
+async def test_another_member_fetches_between_two_partitions_of_a_large_fetch(
+    tmp_path: Path, parsed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(share_fetch, "BATCHES_AT_ONCE", 1)
+    monkeypatch.setattr(limits, "SLICE_NS", 0)
+    harness = ShareHarness(tmp_path / "turns", partitions=4)
+    for index in range(4):
+        harness.append(b"a", index=index)
+    large = harness.fetch(partitions=4, max_records=ALL)
+    assert len(parsed) == 1
+    assert acquired(harness.fetch("n", partitions=harness.keys(4)[3:])) == [(0, 0, 1)]
+    assert isinstance(large, Awaitable)
+    assert [result.acquired for result in (await large).values()] == [[(0, 0, 1)]] * 3 + [()]
+    assert harness.on_closed == {}
+    harness.logs.close()
+
+
+async def test_a_large_fetch_acquires_nothing_more_when_the_connection_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_fetch, "BATCHES_AT_ONCE", 1)
+    harness = ShareHarness(tmp_path / "closed", partitions=2)
+    for index in range(2):
+        harness.append(b"a", index=index)
+    large = harness.fetch(partitions=2)
+    for callback in list(harness.on_closed.values()):
+        callback()
+    assert isinstance(large, Awaitable)
+    with pytest.raises(asyncio.CancelledError):
+        await large
+    assert [harness.shares.get(KEY._replace(partition=index)).state.in_flight_count for index in range(2)] == [1, 0]
+    harness.logs.close()
+
+
+def test_a_large_batch_is_read_also_behind_another_partition(harness: ShareHarness) -> None:
+    harness.append(b"a")
+    harness.append(b"x" * 200_000, index=1)
+    assert acquired(harness.fetch(partitions=2)) == [(0, 0, 1)] * 2
