@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
+from ottla.broker.api import k61_describe_producers as k61
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
-from ottla.protocol.messages.k61_describe_producers import DescribeProducersRequest, PartitionResponse, TopicRequest
+from ottla.protocol.messages.k61_describe_producers import DescribeProducersRequest, PartitionResponse, ProducerState, TopicRequest
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
 
@@ -36,3 +41,25 @@ def test_an_unknown_partition_has_an_error(client: Client) -> None:
     assert (here.error_code, not_here.error_code) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert ask(client, "no", 0)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert ask(client, "no", 0)[0].error_message
+
+
+def test_very_many_producers_are_described_in_several_turns(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.core.limits.LISTED_AT_ONCE", 2)
+    monkeypatch.setattr(k61, "PARTS_AT_ONCE", 1)
+    sizes: list[int] = []
+    describe = k61.describe
+
+    def recording(parts: Sequence[k61.Part]) -> list[ProducerState]:
+        sizes.append(sum(len(entries) for _, entries in parts))
+        return describe(parts)
+
+    monkeypatch.setattr(k61, "describe", recording)
+    with broker.client() as client:
+        create(client, "t", 2)
+        for producer_id in range(1_000, 1_005):
+            produce(client, "t", b"a", producer_id=producer_id, base_sequence=0)
+        many, none, unknown = ask(client, "t", 0, 1, 7)
+    assert sizes == [2, 2, 1]
+    assert [producer.producer_id for producer in many.active_producers] == list(range(1_000, 1_005))
+    assert (none.error_code, none.active_producers) == (0, [])
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
