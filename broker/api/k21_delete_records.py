@@ -2,7 +2,7 @@
 
 Promises:
 * Records below the returned low watermark are not readable on any live replica, not even after a crash of the leader. (Kafka writes the
-  checkpoint within a minute; this broker writes it before the response.)
+  checkpoint within a minute; this broker writes it before the response, on a thread.)
 * An offset at or below the log start offset succeeds without any change.
 * Rejected are an offset above the high watermark or below -1 (OFFSET_OUT_OF_RANGE), a topic that is only compacted (POLICY_VIOLATION), an
   internal topic (INVALID_TOPIC_EXCEPTION), and a partition that another broker leads (NOT_LEADER_OR_FOLLOWER). An error has a low
@@ -58,8 +58,8 @@ class _Deletion:
 
 @API.on_broker()
 def handle(ctx: Context[PartitionServices], request: DeleteRecordsRequest) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
-    """Delete the records from this broker's replicas and write the log start offset checkpoint. Return the response, or an awaitable of it
-    until the followers have deleted the records, too.
+    """Delete the records from this broker's replicas. Return the response, or an awaitable of it until the log start offset checkpoint is
+    on disk and the followers have deleted the records, too.
     """
     hidden = denied(ctx, Operation.DELETE, Resource.TOPIC, [topic.name for topic in request.topics])
     last = last_entries((topic.name, partition.partition_index, partition) for topic in request.topics for partition in topic.partitions)
@@ -67,33 +67,32 @@ def handle(ctx: Context[PartitionServices], request: DeleteRecordsRequest) -> De
         (name, [_delete(ctx, name, partition, is_denied=name in hidden) for partition in partitions.values()])
         for name, partitions in last.items()
     ]
-    deletions = [deletion for _, of_topic in done for deletion in of_topic]
-    try:
-        ctx.services.log_dir.log_start_checkpoint()()
-    except OSError as error:
-        logger.error("Cannot write the log start offset checkpoint: %s", error)
-        for deletion in deletions:
-            if deletion.result.error_code == ErrorCode.NONE:
-                _refuse(deletion, ErrorCode.KAFKA_STORAGE_ERROR)
+    deletions = [deletion for _, of_topic in done for deletion in of_topic if deletion.partition is not None]
     response = DeleteRecordsResponse(
         topics=[DeleteRecordsTopicResult(topic, [deletion.result for deletion in of_topic]) for topic, of_topic in done]
     )
-    waiting = [deletion for deletion in deletions if deletion.reached is not None]
-    return _answer_after(ctx, response, waiting, request.timeout_ms) if waiting else response
+    return _answer_after(ctx, response, deletions, request.timeout_ms) if deletions else response
 
 
 async def _answer_after(
     ctx: Context[PartitionServices], response: DeleteRecordsResponse, deletions: Sequence[_Deletion], timeout_ms: int
 ) -> DeleteRecordsResponse:
-    await wait_at_most(ctx.services.timers, ctx.services.clock, timeout_ms, [d.reached for d in deletions if d.reached is not None])
-    for deletion in deletions:
+    try:
+        await ctx.services.partitions.run(ctx.services.log_dir.log_start_checkpoint())
+    except OSError as error:
+        logger.error("Cannot write the log start offset checkpoint: %s", error)
+        for deletion in deletions:
+            _refuse(deletion, ErrorCode.KAFKA_STORAGE_ERROR)
+    waiting = [deletion for deletion in deletions if deletion.reached is not None]
+    await wait_at_most(ctx.services.timers, ctx.services.clock, timeout_ms, [d.reached for d in waiting if d.reached is not None])
+    for deletion in waiting:
         assert deletion.reached is not None
         assert deletion.partition is not None
         if not deletion.reached.done():
             deletion.reached.cancel()
             deletion.result.error_code = ErrorCode.REQUEST_TIMED_OUT
-        elif isinstance(error := deletion.reached.exception(), Rejected):
-            _refuse(deletion, error.code)
+        elif isinstance(rejected := deletion.reached.exception(), Rejected):
+            _refuse(deletion, rejected.code)
         else:
             deletion.result.low_watermark = deletion.partition.low_watermark()
     return response

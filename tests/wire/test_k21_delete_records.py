@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
+from ottla.broker.storage.log_dir import LogDir, Write
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -56,6 +60,42 @@ def test_deleted_records_stay_deleted_after_a_restart(broker: RunningBroker, kil
     broker.restart(kill=kill)
     with broker.client() as client:
         assert delete_before(client, "t", 0) == (0, 2)
+
+
+def test_other_clients_are_served_while_the_checkpoint_is_written(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, served, checkpoint = threading.Event(), threading.Event(), LogDir.log_start_checkpoint
+
+    def slow(log_dir: LogDir) -> Write:
+        write = checkpoint(log_dir)
+
+        def wait_and_write() -> None:
+            begun.set()
+            assert served.wait(30)
+            write()
+
+        return wait_and_write
+
+    with broker.client() as client, broker.client() as other, ThreadPoolExecutor(1) as thread, monkeypatch.context() as patched:
+        create(client, "t")
+        produce(client, "t", b"a", b"b", b"c")
+        patched.setattr(LogDir, "log_start_checkpoint", slow)
+        deleting = thread.submit(delete_before, client, "t", 2)
+        assert begun.wait(30)
+        assert delete_before(other, "t", 9) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+        assert not deleting.done()
+        served.set()
+        assert deleting.result() == (0, 2)
+
+
+def test_a_checkpoint_that_cannot_be_written_is_a_storage_error(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> None:
+        raise OSError("the disk is full")
+
+    with broker.client() as client, monkeypatch.context() as patched:
+        create(client, "t")
+        produce(client, "t", b"a", b"b")
+        patched.setattr(LogDir, "log_start_checkpoint", lambda log_dir: full)
+        assert delete_before(client, "t", 1) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
 
 
 def test_the_last_entry_of_a_partition_named_twice_counts(client: Client) -> None:

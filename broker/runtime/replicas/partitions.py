@@ -105,6 +105,10 @@ class Partitions:
         """
         return self._flusher.compute(work)
 
+    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Run `work`, which blocks on files, on the threads that sync logs. Return a future of the result or exception of `work`."""
+        return self._flusher.run(work)
+
     def add(self, log: PartitionLog) -> Partition:
         """Register and serve the partition of `log`, which must be open and recovered."""
         topic = self._topic(log.topic, log.topic_id)
