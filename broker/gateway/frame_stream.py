@@ -65,6 +65,11 @@ class FrameStream:
         return len(self._stored) + (0 if self._waiting is None else len(self._waiting))
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether frames wait for `resume`. No incomplete collected frame is stored then."""
+        return self._waiting is not None
+
+    @property
     def in_frame(self) -> bool:
         """Whether a forwarded frame is incomplete: the rest of it has not arrived yet."""
         return self._left > 0

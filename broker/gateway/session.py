@@ -10,6 +10,8 @@ Rules:
 - A SaslHandshake for GSSAPI is rejected, after the cluster has responded: the rejection is the cluster's response, with its mechanisms,
   changed to an error if the cluster has accepted GSSAPI.
 - Of a request that passes, only the API, version and correlation id are stored, until its response arrives.
+- One call processes at most GATEWAY_FRAMES_PER_TURN frames. Further ones wait until the caller, in the next turn of the event loop, calls
+  `resume` (`needs_turn`). Requests also wait while GATEWAY_IN_FLIGHT responses are outstanding.
 - A large response is rewritten in parts, some of them on a thread (`compute`), and later responses wait for it (`is_rewriting`).
 """
 
@@ -43,6 +45,8 @@ _TLS_ALERTS: Final = frozenset({0x15030100, 0x15030200, 0x15030300})
 lowest byte is not compared."""
 _TLS_HANDSHAKES: Final = frozenset({0x16030100, 0x16030200, 0x16030300})
 _SHORT: Final = struct.Struct(">h")
+_BYTES_OF_A_FRAME: Final = 8
+"""Of a frame that is decoded, so many bytes count as one frame that passes (GATEWAY_FRAMES_PER_TURN)."""
 _BEARER: Final = "OAUTHBEARER"
 _BARE_TOKENS: Final[Mapping[str, int]] = {"PLAIN": 1, _BEARER: 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2}
 """How many tokens a client sends, by mechanism, after SaslHandshake version 0: as bare frames without any header. A bearer token that is
@@ -83,6 +87,10 @@ class GatewaySession:
         self._number = number
         self._on_change = on_change
         self._in_flight_requests: deque[_InFlightRequest] = deque()
+        self._frames_left = 0
+        """How many more frames the current call may process; see GATEWAY_FRAMES_PER_TURN."""
+        self.needs_turn = False
+        """Whether frames wait until the caller calls `resume`, in the next turn of the event loop. It should read nothing before."""
         self._bare_tokens = 0
         self._bare_mechanism = ""
         self._to_client: list[Buffer] = []
@@ -117,8 +125,8 @@ class GatewaySession:
 
     @property
     def is_full(self) -> bool:
-        """Whether the caller should pause reading from the client: too many requests in flight, or too many bytes behind a pending one."""
-        waits_behind = self._pending is not None and self._requests.held_bytes >= limits.READ_CHUNK_BYTES
+        """Whether the caller should pause reading from the client: too many requests in flight, or too many bytes behind one that waits."""
+        waits_behind = self._requests.is_waiting and self._requests.held_bytes >= limits.READ_CHUNK_BYTES
         return waits_behind or len(self._in_flight_requests) >= limits.GATEWAY_IN_FLIGHT
 
     @property
@@ -130,9 +138,10 @@ class GatewaySession:
 
     @property
     def needs_cluster(self) -> bool:
-        """Whether bytes are to be sent to the cluster, or a pending intercepted request (one to which fault rules or observers apply) needs
-        the cluster. If so, the connection to the cluster has to stay open although the client has disconnected."""
-        return bool(self._intercepted or self._to_cluster)
+        """Whether bytes are to be sent to the cluster, perhaps in the next turn, or a pending intercepted request (one to which fault rules
+        or observers apply) needs the cluster. If so, the connection to the cluster has to stay open although the client has disconnected.
+        """
+        return bool(self._intercepted or self._to_cluster or self.needs_turn)
 
     @property
     def is_held(self) -> bool:
@@ -153,7 +162,7 @@ class GatewaySession:
 
     def from_client(self, data: Buffer) -> None:
         """Process bytes received from the client. Raises ProtocolError if they are invalid; then the connection has to end."""
-        self._is_fed = True
+        self._begin()
         try:
             self._requests.feed(data, self._to_cluster)
         finally:
@@ -161,13 +170,27 @@ class GatewaySession:
 
     def from_cluster(self, data: Buffer) -> None:
         """Process bytes received from the cluster. Raises ProtocolError if they are invalid; then the connection has to end."""
-        self._is_fed = True
+        self._begin()
         try:
             self._responses.feed(data, self._to_client)
-            if not self._in_flight_requests:
-                self._requests.resume(self._to_cluster)
+            self._requests.resume(self._to_cluster)
         finally:
             self._is_fed = False
+
+    def resume(self) -> None:
+        """Continue with the frames that wait: in the next turn of the event loop (`needs_turn`), or when `on_change` has reported progress
+        of an intercepted request. Raises ProtocolError for an invalid frame; then the connection has to end."""
+        self._begin()
+        self.needs_turn = False
+        try:
+            self._responses.resume(self._to_client)
+            self._requests.resume(self._to_cluster)
+        finally:
+            self._is_fed = False
+
+    def _begin(self) -> None:
+        self._is_fed = True
+        self._frames_left = limits.GATEWAY_FRAMES_PER_TURN
 
     @property
     def has_work(self) -> bool:
@@ -208,7 +231,11 @@ class GatewaySession:
     # --- requests --------------------------------------------------------------------------------------------------------------
 
     def _request(self, buf: memoryview, start: int, end: int, size: int) -> FrameDecision:
-        if self._pending is not None or self.ends:
+        if self._pending is not None or self.ends or len(self._in_flight_requests) >= limits.GATEWAY_IN_FLIGHT:
+            return FrameDecision.WAIT
+        self._frames_left -= 1
+        if self._frames_left < 0:
+            self.needs_turn = True
             return FrameDecision.WAIT
         if self._bare_tokens:
             self._bare_tokens -= 1
@@ -237,6 +264,7 @@ class GatewaySession:
         return FrameDecision.PASS
 
     def _take_request(self, frame: memoryview) -> None:
+        self._frames_left -= len(frame) // _BYTES_OF_A_FRAME
         api_key, version, correlation_id = _REQUEST.unpack_from(frame)
         in_flight = _InFlightRequest(api_key, version, correlation_id)
         if api_key == ApiKey.SASL_HANDSHAKE:
@@ -294,21 +322,16 @@ class GatewaySession:
         if isinstance(reply, Action | FinalResponse):
             self.ends = True
 
-    def resume(self) -> None:
-        """Continue with the client's next request. Call this after `on_change` has reported that an intercepted request has made progress.
-        Raises ProtocolError for an invalid request; then the connection has to end."""
-        self._is_fed = True
-        try:
-            self._requests.resume(self._to_cluster)
-        finally:
-            self._is_fed = False
-
     # --- responses -------------------------------------------------------------------------------------------------------------
 
     def _response(self, buf: memoryview, start: int, end: int, size: int) -> FrameDecision:
         if not self._in_flight_requests:
             raise ProtocolError("the cluster sent a response without a request")
         if self._rewriting is not None:
+            return FrameDecision.WAIT
+        self._frames_left -= 1
+        if self._frames_left < 0:
+            self.needs_turn = True
             return FrameDecision.WAIT
         in_flight = self._in_flight_requests[0]
         if not in_flight.is_bare:
@@ -327,6 +350,7 @@ class GatewaySession:
         return FrameDecision.PASS
 
     def _take_response(self, frame: memoryview) -> None:
+        self._frames_left -= len(frame) // _BYTES_OF_A_FRAME
         in_flight = self._in_flight_requests[0]
         if in_flight.intercepted is not None:
             self._in_flight_requests.popleft()

@@ -6,6 +6,8 @@ Rules:
 - If one transport ends, the other one is closed after its unsent bytes were written; it is aborted if its peer reads none of them for
   GATEWAY_STILL_MS.
 - An invalid frame from either peer ends this connection and no other.
+- A connection with very many frames, or full reads (FULL_READS_PER_TURN), continues in the next turn of the event loop, and reads nothing
+  before, so that other connections are served in between.
 - While a large response is being rewritten, other connections have their turns, and nothing is read from the broker. The gateway decodes
   only one response at a time: decoded, it takes ten times its bytes (14 MiB at most), which the limit on the memory of all connections does
   not count.
@@ -217,6 +219,9 @@ class GatewayConnection:
         self._dialling: asyncio.Task[None] | None = None
         self._rewriting: asyncio.Task[None] | None = None
         self._ending: TimerHandle | None = None
+        self._full_reads = 0
+        self._next_turn: asyncio.Handle | None = None
+        """The scheduled call that continues in the next turn of the event loop; until then, nothing is read."""
         self.client = _Side(self)
         self._cluster = _Side(self)
         self._session: GatewaySession
@@ -253,6 +258,8 @@ class GatewayConnection:
     def received(self, side: _Side, data: bytes) -> None:
         """Process bytes that arrived at `side`: from the client or from the broker."""
         self.record_activity()
+        if len(data) >= limits.FULL_READ_BYTES:
+            self._full_reads += 1
         self._process(self._session.from_client if side is self.client else self._session.from_cluster, data)
 
     def _process(self, process: Callable[..., None], *data: bytes) -> None:
@@ -262,25 +269,21 @@ class GatewayConnection:
         try:
             process(*data)
         except ProtocolError as error:
-            self._refuse(error)
-            self.flush()
-            self._end()
-            return
+            # Not the error itself: its traceback refers to this connection, and a handler may keep what is logged.
+            peer_logger.warning("Closing a connection: %s", str(error))
+            self._session.ends = True
         self.flush()
-
-    def _refuse(self, error: ProtocolError) -> None:
-        # Not the error itself: its traceback refers to this connection, and a handler may keep what is logged.
-        peer_logger.warning("Closing a connection: %s", str(error))
 
     def _changed(self) -> None:
         """Continue with the client's requests, because a request that a fault rule (an error scripted for a test) held back has made
         progress."""
-        try:
-            self._session.resume()
-        except ProtocolError as error:
-            self._refuse(error)
-            self._end()
-        self.flush()
+        self._process(self._session.resume)
+
+    def _continue(self) -> None:
+        """Process the frames that wait, and read again: other connections have had their turns."""
+        self._next_turn = None
+        self._full_reads = 0
+        self._process(self._session.resume)
 
     def flush(self) -> None:
         """Write ready requests and responses, end the connection if it must end, and pause or resume reading (`update_reading`)."""
@@ -292,14 +295,17 @@ class GatewayConnection:
             self._end()
         if self._session.is_rewriting and self._rewriting is None:
             self._rewriting = self._shared.start(self._rewrite())
+        if self._next_turn is None and (self._session.needs_turn or self._full_reads >= limits.FULL_READS_PER_TURN):
+            self._next_turn = asyncio.get_running_loop().call_soon(self._continue)
         self.update_reading()
 
     def update_reading(self) -> None:
         """Read from the client only while the broker reads the forwarded bytes, and from the broker only while the client does; pause
-        reading otherwise.
+        reading otherwise, and until the next turn of the event loop if there is work for it.
         """
-        self.client.read(self._cluster.transport is not None and not self._cluster.is_full and not self._session.is_full)
-        self._cluster.read(not self.client.is_full and not self._session.is_rewriting)
+        may_read = self._next_turn is None
+        self.client.read(may_read and self._cluster.transport is not None and not self._cluster.is_full and not self._session.is_full)
+        self._cluster.read(may_read and not self.client.is_full and not self._session.is_rewriting)
         self._account()
 
     def lost(self) -> None:
@@ -316,10 +322,10 @@ class GatewayConnection:
 
     def _release(self) -> None:
         """Cancel the tasks of this connection that still run, and drop the references that form cycles."""
-        for running in (self._ending, self._dialling, self._rewriting):
+        for running in (self._ending, self._dialling, self._rewriting, self._next_turn):
             if running is not None:
                 running.cancel()
-        self._ending = self._dialling = self._rewriting = None
+        self._ending = self._dialling = self._rewriting = self._next_turn = None
         for side in (self.client, self._cluster):
             side.release()
         self._session.release()

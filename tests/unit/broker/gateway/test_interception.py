@@ -99,6 +99,14 @@ async def test_unknown_apis_and_authentication_pass_beside_rules() -> None:
     assert harness.to_cluster == ANY + sasl
 
 
+async def test_requests_behind_an_intercepted_one_that_waits_for_earlier_responses_are_not_read_without_limit() -> None:
+    harness = Harness("throttle:api=Heartbeat,ms=5")
+    await harness.ask(ANY + BEAT + ANY)
+    assert not harness.session.is_full
+    await harness.ask(ANY * (limits.READ_CHUNK_BYTES // len(ANY)))
+    assert harness.session.is_full
+
+
 async def test_intercepted_request_waits_for_earlier_responses_and_later_requests_wait_for_it() -> None:
     harness = Harness("throttle:api=Heartbeat,ms=5")
     await harness.ask(ANY + BEAT + ANY)

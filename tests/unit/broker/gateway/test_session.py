@@ -225,14 +225,36 @@ def test_a_large_find_coordinator_response_that_is_invalid_at_its_end_ends_the_c
     assert to_client(session) == b""
 
 
-def test_a_client_with_very_many_pending_requests_is_not_read() -> None:
+def test_at_most_so_many_requests_wait_for_responses_also_of_one_read() -> None:
     session = new_session()
-    session.from_client(b"".join(map(unknown, range(limits.GATEWAY_IN_FLIGHT - 1))))
-    assert not session.is_full
-    session.from_client(unknown(7_777))
-    assert session.is_full
-    session.from_cluster(struct.pack(">ii", 4, 0))
-    assert not session.is_full
+    every = [unknown(number) for number in range(limits.GATEWAY_IN_FLIGHT + 10)]
+    session.from_client(b"".join(every))
+    while session.needs_turn:
+        session.resume()
+    forwarded = to_cluster(session)
+    assert (forwarded, session.is_full) == (b"".join(every[: limits.GATEWAY_IN_FLIGHT]), True)
+    session.from_cluster(b"".join(struct.pack(">ii", 4, number) for number in range(7)))
+    assert (to_cluster(session), session.is_full) == (b"".join(every[-10:-3]), True)
+    session.from_cluster(b"".join(struct.pack(">ii", 4, number) for number in range(7, 11)))
+    assert (to_cluster(session), session.is_full) == (b"".join(every[-3:]), False)
+
+
+@pytest.mark.parametrize("message", [HeartbeatResponse(), FindCoordinatorResponse()], ids=["passed", "decoded"])
+def test_very_many_responses_pass_in_several_turns(message: Any) -> None:
+    session, count = new_session(), limits.GATEWAY_IN_FLIGHT
+    asked = HeartbeatRequest("g") if isinstance(message, HeartbeatResponse) else FindCoordinatorRequest("", 0, ["g"])
+    for number in range(count):
+        session.from_client(request(asked, 4, number))
+    every = [response(message, 4, number) for number in range(count)]
+    session.from_cluster(b"".join(every))
+    first = to_client(session)
+    assert len(first) <= limits.GATEWAY_FRAMES_PER_TURN * len(every[0])
+    assert session.needs_turn
+    decoded = 0 if isinstance(message, HeartbeatResponse) else len(every[0]) // 8
+    assert len(first) // len(every[0]) <= limits.GATEWAY_FRAMES_PER_TURN // (1 + decoded) + 1
+    while session.needs_turn:
+        session.resume()
+    assert first + to_client(session) == b"".join(every)
 
 
 def test_a_cluster_refuses_a_newer_api_versions_request_by_itself() -> None:
