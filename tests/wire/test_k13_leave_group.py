@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.broker.cluster.image import ResourceType
+from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.support.group_calls import Waiting, describe, join, join_request, stable_member, wait_for_state
 from tests.support.running_broker import RunningBroker
 
@@ -37,6 +40,16 @@ def test_an_unknown_group_has_no_members_and_an_empty_id_is_no_group(client: Cli
     response = client.call(LeaveGroupRequest("nobody", members=[MemberIdentity("m")]), version=5)
     assert (response.error_code, response.members[0].error_code) == (0, ErrorCode.UNKNOWN_MEMBER_ID)
     assert client.call(LeaveGroupRequest("", members=[MemberIdentity("m")]), version=5).error_code == ErrorCode.INVALID_GROUP_ID
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_a_leave_that_cannot_be_written_fails_as_a_whole(broker: RunningBroker, client: Client, version: int) -> None:
+    member_id, _ = stable_member(client)
+    topic = AlterConfigsResource(ResourceType.TOPIC, CONSUMER_OFFSETS, [AlterableConfig("max.message.bytes", 0, "10")])
+    assert client.call(IncrementalAlterConfigsRequest([topic])).responses[0].error_code == 0
+    members = [MemberIdentity(member_id)] if version >= 3 else []
+    response = client.call(LeaveGroupRequest("g", "" if members else member_id, members), version=version)
+    assert (response.error_code, response.members) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
 
 
 def test_a_leave_completes_a_join_phase_that_waits_for_the_leaver(broker: RunningBroker, client: Client) -> None:

@@ -314,14 +314,16 @@ class GroupService:
         shard = self.shards.of(beat.group_id)
         return self.append_and_respond(shard, beat.group_id, shard.machine.streams.heartbeat(beat, client_id, client_host, self.now()))
 
-    def leave(self, group_id: str, leaving: list[LeavingMember]) -> list[ErrorCode]:
-        """Handle LeaveGroup: remove members from a group. Return one error code per member, in the order of `leaving`. Raises Rejected for
-        an error of the whole request, such as NOT_COORDINATOR.
+    def leave(self, group_id: str, leaving: list[LeavingMember]) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
+        """Handle LeaveGroup: remove members from a group. Return one error code per member, in the order of `leaving`, or a future of the
+        codes that completes when the records are committed. Raises Rejected for an error of the whole request, such as NOT_COORDINATOR.
         """
         shard = self._shard_of_members(group_id)
         errors, effects = shard.machine.leave(group_id, leaving, self.now())
-        self.append_and_deliver(shard, group_id, effects)
-        return errors
+        failure = self.append_and_deliver(shard, group_id, effects)
+        if failure is not None:
+            raise failure
+        return shard.run(Effects((), errors))
 
     # --- offsets --------------------------------------------------------------------------------------------------------------
 
@@ -445,16 +447,17 @@ class GroupService:
         finally:
             self.append_and_deliver(shard, group_id, Effects((), []))
 
-    def append_and_deliver(self, shard: _Shard, group_id: str, effects: Effects[GroupRecord, Replies]) -> None:
+    def append_and_deliver(self, shard: _Shard, group_id: str, effects: Effects[GroupRecord, Replies]) -> Rejected | None:
         """Append and apply the records of `effects`, the state machine's decision about a group. Complete the waiting JoinGroup and
         SyncGroup requests that the decision answers, and schedule the group's next deadline.
 
-        If the append fails, these requests get the error of the append; nothing is raised.
+        If the append fails, these requests get the error of the append, and it is returned, not raised.
         """
-        replies, committed = effects.response, None
+        replies, committed, failure = effects.response, None, None
         try:
             committed = shard.append(effects.records)
         except Rejected as error:
+            failure = error
             logger.warning("Could not write the metadata of group %s: %s", group_id, error)
             replies = _failed(replies, error.code) + shard.machine.on_write_failed(group_id, self.now())
         else:
@@ -465,6 +468,7 @@ class GroupService:
         if resolution is not None:
             # If the resolution fails because of a bug, the members get no matching topics until a later heartbeat starts another one.
             self._nursery.run("resolution of a regular expression", partial(self._resolve, shard, resolution))
+        return failure
 
     async def _resolve(self, shard: _Shard, resolution: Resolution) -> None:
         """Match the regular expressions of a consumer group's members with the topics, in several turns of the event loop, and write the

@@ -317,6 +317,34 @@ async def test_a_leave_completes_the_rebalance_that_waited_for_the_member(harnes
     assert (await waiting).leader == "n"
 
 
+async def test_a_leave_is_answered_when_the_empty_group_is_durable(harness: Harness) -> None:
+    harness.stable()
+    harness.partition.holds_back = True
+    left = harness.service.leave("g", [LeavingMember("m")])
+    assert isinstance(left, asyncio.Future)
+    await settle()
+    assert not left.done()
+    harness.partition.make_committed()
+    assert await left == [ErrorCode.NONE]
+
+
+async def test_a_leave_whose_records_cannot_be_written_or_are_lost_is_a_coordinator_error(harness: Harness) -> None:
+    harness.stable()
+    harness.partition.refusal = Rejected(ErrorCode.NOT_ENOUGH_REPLICAS)
+    with pytest.raises(Rejected) as refused:
+        harness.service.leave("g", [LeavingMember("m")])
+    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    harness.partition.refusal = None
+    harness.join(new_member_id="n")
+    harness.partition.holds_back = True
+    left = harness.service.leave("g", [LeavingMember("n")])
+    assert isinstance(left, asyncio.Future)
+    harness.partition.lose(Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    with pytest.raises(Rejected) as lost:
+        await left
+    assert lost.value.code is ErrorCode.NOT_COORDINATOR
+
+
 async def test_a_stop_answers_every_waiting_request_and_leaves_no_timer(harness: Harness) -> None:
     await harness.service.load()
     harness.stable()
