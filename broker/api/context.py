@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from ottla.broker.api.reply import CLOSE, Reply
 from ottla.broker.core.principal import ANONYMOUS, Principal
@@ -159,6 +159,9 @@ class Context(Generic[ServicesT_co]):
 
     __slots__ = ("api_key", "client_id", "peer", "services", "spent_ns", "version")
 
+    is_later_part: ClassVar = False
+    """Whether this is the second or a later part of a request that is handled in parts (`LaterPart`)."""
+
     def __init__(self, version: int, client_id: str | None, peer: Peer, services: ServicesT_co, api_key: int = -1) -> None:
         self.version = version
         self.client_id = client_id
@@ -168,3 +171,12 @@ class Context(Generic[ServicesT_co]):
         self.spent_ns = 0
         """Nanoseconds on the event loop that were spent on a request handled in parts (`api/large_requests`) or on a long list response
         (`api/listing`); 0 for other requests."""
+
+
+class LaterPart(Context[ServicesT_co]):
+    """The context of the second and later parts of a request that is handled in parts. What the earlier parts have done remains if such a
+    part fails."""
+
+    __slots__ = ()
+
+    is_later_part = True

@@ -2,7 +2,8 @@
 
 Promises: offsets of topics to which a live consumer of the group subscribes are kept (GROUP_SUBSCRIBED_TO_TOPIC). A group with members
 that are not consumers is NON_EMPTY_GROUP. Deleting an offset that does not exist succeeds; unknown partitions are rejected one by one, and
-come first in the response.
+come first in the response. If the group begins to reject a request that is handled in parts, the offsets of the earlier parts are reported
+as deleted, and only the others have the error.
 """
 
 from __future__ import annotations
@@ -42,8 +43,17 @@ def handle(ctx: Context[CoordinationServices], request: OffsetDeleteRequest) -> 
     return respond_when_ready(
         lambda: ctx.services.groups.delete_offsets(request.group_id, topics),
         lambda errors: OffsetDeleteResponse(topics=results.with_errors(_of_partitions(errors, topics), _topic)),
-        lambda rejected: OffsetDeleteResponse(error_code=rejected.code),
+        lambda rejected: _failed(ctx, results, rejected.code),
     )
+
+
+def _failed(ctx: Context[CoordinationServices], results: PartitionResults, error: ErrorCode) -> OffsetDeleteResponse:
+    """Return the response if the group rejects the request. If earlier parts of the request have deleted offsets, only the partitions of
+    this part fail, because the client must not take those offsets for kept; an error that makes it repeat the request is the request's.
+    """
+    if ctx.is_later_part and not error.retriable:
+        return OffsetDeleteResponse(topics=results.with_errors(repeat(error), _topic))
+    return OffsetDeleteResponse(error_code=error)
 
 
 def _sorted_out(ctx: Context[CoordinationServices], request: OffsetDeleteRequest) -> PartitionResults:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from ottla.broker.api.context import CloseConnection, Context, Peer, no_admission
+from ottla.broker.api.context import CloseConnection, Context, LaterPart, Peer, no_admission
 from ottla.broker.api.request_parts import join_responses, split_request
 from ottla.broker.api.routes import Handler
 from ottla.broker.api.served_api import Split
@@ -138,19 +138,21 @@ class LargeRequests:
         parts = await self.compute(lambda: list(split_request(request, split))[::-1])
         whole: Message | None = None
         size = 0
+        later = LaterPart(ctx.version, ctx.client_id, ctx.peer, ctx.services, ctx.api_key)
         while parts:
             await self._turns.wait_for_turn()
             part = parts.pop()
             if disconnected:
                 raise CloseConnection("the client has disconnected")
             begun_ns = self._clock.spent_ns()
-            pending = handle(ctx, part)
+            pending = handle(ctx if whole is None else later, part)
             ctx.spent_ns += self._clock.spent_ns() - begun_ns
             if pending is None or isinstance(pending, Message):
                 answer = pending
             else:
                 ctx.peer.begin_wait()
                 answer = await pending
+            ctx.spent_ns, later.spent_ns = ctx.spent_ns + later.spent_ns, 0
             if answer is None:
                 continue
             size += sum(map(len, encode_response(request.API_KEY, ctx.version, 0, answer)))

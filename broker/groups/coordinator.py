@@ -349,13 +349,13 @@ class GroupCoordinator:
             raise _no_consumer_group(group_id)
         if not group.is_empty and not group.uses_consumer_protocol:
             raise Rejected(ErrorCode.NON_EMPTY_GROUP)
+        known = set(self.offsets.keys_of(group_id))
         records, errors = [], []
         for topic, partitions in topics:
             if group.is_subscribed_to(topic):
                 errors.append((topic, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
                 continue
             errors.append((topic, ErrorCode.NONE))
-            known = set(self.offsets.keys_of(group_id))
             records += [_no_offset(group_id, topic, partition) for partition in partitions if (topic, partition) in known]
         return Effects(records, errors)
 

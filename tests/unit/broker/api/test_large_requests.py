@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.broker.api import k47_offset_delete
 from ottla.broker.api.context import CloseConnection, Context, Listener, Peer
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.large_requests import LargeRequests
@@ -16,6 +17,7 @@ from ottla.broker.api.request_parts import SPLITS
 from ottla.broker.api.routes import Route
 from ottla.broker.core import limits
 from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.timers import Timers
 from ottla.broker.faults.engine import Faults
 from ottla.broker.net.session import ByteBudget
@@ -74,10 +76,11 @@ async def on_this_thread(work: Callable[[], Any]) -> Any:
     return work()
 
 
-def dispatcher(handle: Callable[[Context, Any], Any]) -> Dispatcher:
+def dispatcher(handle: Callable[[Any, Any], Any], **more: object) -> Dispatcher:
+    """Return a dispatcher of which every API has this handler; `more` are further services of the handler."""
     route = Route(0, 99, 0, lambda: handle)
     clock = WorkClock()
-    services = SimpleNamespace(timers=Timers(), clock=clock, turns=Turns(clock), stop_at_once=print)
+    services = SimpleNamespace(timers=Timers(), clock=clock, turns=Turns(clock), stop_at_once=print, **more)
     tested = Dispatcher(cast(Any, services), Faults(), dict.fromkeys(ApiKey, route), compute=on_this_thread)
     tested.budget = ByteBudget()
     return tested
@@ -160,6 +163,38 @@ async def test_a_group_of_which_one_part_fails_has_one_entry_with_the_error_and_
     assert (first.group_id, first.error_code, first.topics) == ("g", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
     assert second.group_id == "h"
     assert (second.error_code, len(second.topics)) == ((ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0) if 3 in failing else (0, 1))
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NON_EMPTY_GROUP, ErrorCode.NOT_COORDINATOR])
+async def test_offsets_that_earlier_parts_have_deleted_are_reported_as_deleted(error: ErrorCode) -> None:
+    """An error for which clients repeat the request is the whole response's, because all offsets are deleted in the end."""
+    deletions = 0
+
+    def delete_offsets(group_id: str, topics: list[tuple[str, list[int]]]) -> list[tuple[str, ErrorCode]]:
+        nonlocal deletions
+        deletions += 1
+        if deletions == 2:
+            raise Rejected(error)
+        return [(topic, ErrorCode.NONE) for topic, _ in topics]
+
+    topic = SimpleNamespace(partitions=range(1_000))
+    services = {
+        "authorizer": None,
+        "groups": SimpleNamespace(delete_offsets=delete_offsets),
+        "topics": SimpleNamespace(topic=lambda name: topic),
+    }
+    tested = dispatcher(k47_offset_delete.handle, **services)
+    partitions = [OffsetDeleteRequestPartition(index) for index in range(1_000)]
+    reply = await reply_of(tested, OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("t", partitions)]), 0)
+    assert isinstance(reply, list)
+    response = decode_response(ApiKey.OFFSET_DELETE, 0, b"".join(reply)[4:])[1]
+    if error.retriable:
+        assert (response.error_code, response.topics, deletions) == (error, [], 2)
+        return
+    codes = {one.partition_index: one.error_code for topic in response.topics for one in topic.partitions}
+    failed = [index for index, code in codes.items() if code == error]
+    assert (response.error_code, len(codes), set(codes.values())) == (ErrorCode.NONE, 1_000, {ErrorCode.NONE, error})
+    assert failed == list(range(failed[0], 2 * failed[0]))
 
 
 async def test_a_pending_part_is_awaited() -> None:
