@@ -166,6 +166,8 @@ def _elements(der: bytes) -> Iterator[tuple[int, bytes]]:
     at = 0
     while at + 2 <= len(der):
         tag, size, at = der[at], der[at + 1], at + 2
+        if size == 0x80:
+            raise StoreError("Private key could not be loaded: it has an indefinite length, which DER does not allow")
         if size & 0x80:
             digits = size & 0x7F
             size, at = int.from_bytes(der[at : at + digits], "big"), at + digits

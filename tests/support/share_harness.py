@@ -34,7 +34,7 @@ class ShareHarness:
         self.clock, self.timers = VirtualClock(), Timers()
         self.logs = PartitionHarness(path, self.clock, partitions=partitions)
         self.persister = MemoryPersister(start_offset)
-        known = settings or ShareSettings()
+        self.settings = settings or ShareSettings()
         self.dead_letters: list[DeadLetters] = []
         self.queue_refusal: Rejected | None = None
         self.nursery = Nursery(self.timers, self.clock, self.logs.failures.append)
@@ -43,7 +43,7 @@ class ShareHarness:
             self.persister,
             self.clock,
             self.timers,
-            settings_of=lambda _: known,
+            settings_of=lambda _: self.settings,
             max_sessions=10,
             write_dead_letters=self._write_dead_letters,
             nursery=self.nursery,

@@ -271,7 +271,14 @@ def _row_of(found: _Found, known: TransactionOutcomes, options: DisplayOptions) 
     header, batch, record, problem = found
     outcome = known.of(header)
     if record is None:
-        return _row(header, outcome, header.base_offset, header.max_timestamp, control=_marker(batch) if batch else None, problem=problem)
+        return _row(
+            header,
+            outcome,
+            header.base_offset,
+            header.max_timestamp,
+            control=_marker(batch) if batch and header.record_count else None,
+            problem=problem,
+        )
     sequence = -1 if header.base_sequence < 0 else increment_sequence(header.base_sequence, record.offset_delta)
     row = _row(header, outcome, record.offset, record.timestamp, sequence=sequence)
     row.key, row.value = options.key_of(record.key), options.value_of(record.value)

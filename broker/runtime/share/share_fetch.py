@@ -323,6 +323,7 @@ class ShareFetches:
             if left <= 0 or not chunk.bytes_max:
                 continue
             try:
+                shared.partition.replica.check_leads()  # the leader may have changed since the last turn
                 read = _read(request, chunk, left, min_one_batch=not has_read)
             except Rejected as error:
                 self._fence(fetch, chunk.key, error)
@@ -349,7 +350,7 @@ def _judged(fetch: _Fetch, attempt: _Attempt) -> _Attempt:
 def _read(request: ShareFetch, chunk: _Chunk, max_records: int, *, min_one_batch: bool) -> _Batches:
     """Read the batches of `chunk` from which the member may acquire records, at most `max_records`. Raises Rejected."""
     log, state = chunk.shared.partition.log, chunk.shared.state
-    last = max(chunk.offset, state.end_offset) + min(max_records, state.locks_left)
+    last = max(chunk.offset, state.end_offset) + min(max_records, max(0, state.locks_left))
     size, parsed = min(chunk.bytes_max, _FIRST_READ_BYTES), 0
     headers: list[tuple[int, BatchHeader]] = []
     while True:

@@ -114,10 +114,15 @@ def test_invalid_roles_stop_the_start_with_the_settings_name(given: dict[str, st
 
 
 def test_controller_settings_have_an_effect_only_on_a_controller() -> None:
-    own = {"broker.session.timeout.ms": "5000", "metadata.max.idle.interval.ms": "0"}
+    own = {"broker.session.timeout.ms": "5000", "leader.imbalance.check.interval.seconds": "60"}
     controller = load({**CONTROLLER, **own}, {}, None)
     assert (controller.notes, controller.settings.is_controller, controller.settings.is_cluster_broker) == ([], True, False)
     assert len(load({**MEMBER, **own}, {}, None).notes) == 2
+
+
+def test_quorum_settings_that_nothing_reads_are_noted_on_a_controller_too() -> None:
+    noted = "controller.quorum.election.timeout.ms (command line) is a Kafka setting that has no effect here"
+    assert load({**CONTROLLER, "controller.quorum.election.timeout.ms": "2000"}, {}, None).notes == [noted]
 
 
 def test_a_node_with_both_roles_is_broker_and_controller() -> None:

@@ -233,7 +233,9 @@ def test_cluster_fixture_survives_its_leader_and_keeps_its_data_if_the_test_fail
             send(ottla_cluster.brokers[ottla_cluster.leader_of(topic)], topic, b"a")
             ottla_cluster.kill(ottla_cluster.leader_of(topic))
             ottla_cluster.clock.advance(10)
-            send(ottla_cluster.brokers[ottla_cluster.wait_until_led(topic)], topic, b"b")
+            leader = ottla_cluster.wait_until_led(topic)
+            ottla_cluster.wait_in_sync(topic)
+            send(ottla_cluster.brokers[leader], topic, b"b")
             ottla_cluster.assert_exactly_once(expected=[b"a", b"b"])
             assert [len(broker.faults.rules) for broker in ottla_cluster.brokers.values()] == [1, 1, 1]
 

@@ -202,6 +202,17 @@ def test_no_more_batches_are_parsed_than_record_locks_are_left(tmp_path: Path, p
     harness.logs.close()
 
 
+def test_records_whose_locks_expired_are_acquired_together_although_fewer_locks_are_allowed_now(tmp_path: Path) -> None:
+    harness = ShareHarness(tmp_path / "fewer", settings=ShareSettings(partition_max_record_locks=20))
+    for _ in range(20):
+        harness.append(b"a")
+    assert acquired(harness.fetch(max_records=20)) == [(0, 19, 1)]
+    harness.settings = ShareSettings(partition_max_record_locks=5)
+    harness.advance(LOCK_MS)
+    assert sum(last - first + 1 for first, last, _ in acquired(harness.fetch(max_records=20))) == 20
+    harness.logs.close()
+
+
 def test_batches_are_parsed_once_although_the_read_grows(harness: ShareHarness, parsed: list[int]) -> None:
     for _ in range(400):
         harness.append(b"x" * 1_000)
