@@ -235,9 +235,13 @@ async def _append_deferred(
     batches: Iterable[_DeferredBatch],
 ) -> ProduceResponse | None:
     condition = REPLICATED if request.acks == -1 else IN_OWN_LOG
+    clock, slice_end_ns = ctx.services.clock, 0
     for each in batches:
         try:
-            answer = None if each.is_large else await _append_in_turn(ctx, each, condition, waits)
+            if not each.is_large and clock.spent_ns() >= slice_end_ns:
+                await ctx.services.turns.wait_for_turn()
+                slice_end_ns = clock.spent_ns() + limits.SLICE_NS
+            answer = None if each.is_large else _append_at_once(ctx, each, condition, waits)
             if answer is None:
                 answer = _append_served(ctx, each, condition, waits, await each.partition.check(each.batch))
         except Rejected as rejected:
@@ -248,12 +252,11 @@ async def _append_deferred(
     return await found if isinstance(found, Awaitable) else found
 
 
-async def _append_in_turn(
+def _append_at_once(
     ctx: Context[PartitionServices], each: _DeferredBatch, condition: Condition, waits: Waits
 ) -> PartitionProduceResponse | None:
-    """Append the batch when this request may use the event loop. Return None if the batch must be checked on a thread first."""
+    """Append the batch on the event loop. Return None if the batch must be checked on a thread first."""
     clock = ctx.services.clock
-    await ctx.services.turns.wait_for_turn()
     begun_ns = clock.spent_ns()
     try:
         return _append_served(ctx, each, condition, waits)

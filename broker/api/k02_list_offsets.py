@@ -128,6 +128,7 @@ def _steps(ctx: Context[PartitionServices], request: ListOffsetsRequest) -> Step
         for index, requested in partitions.items():
             if ctx.services.clock.spent_ns() >= slice_end_ns:
                 yield None
+                slice_end_ns = ctx.services.clock.spent_ns() + limits.SLICE_NS
             answer.partitions.append((yield from _answer(ctx, request, name, requested, named[name, index])))
     return response
 

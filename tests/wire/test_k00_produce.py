@@ -420,6 +420,20 @@ def test_other_connections_have_their_turns_while_many_batches_are_checked(tmp_p
     assert clock.turns >= 15
 
 
+def test_requests_that_take_turns_each_append_several_batches_in_a_turn(tmp_path: Path) -> None:
+    clock, gate = TurnClock(readings_per_slice=12), threading.Event()
+    with RunningBroker(tmp_path / "data", clock=clock) as broker, broker.client() as client, broker.client() as other:
+        create(client, "t", partitions=48)
+        data = [PartitionProduceData(index, batch()) for index in range(48)]
+        clock.start(gate)
+        for each in (client, other):
+            each.send(ProduceRequest(acks=1, timeout_ms=5000, topic_data=[TopicProduceData("t", partition_data=data)]), version=9)
+        gate.set()
+        answers = [decode_response(0, 9, each.read_frame())[1].responses[0].partition_responses for each in (client, other)]
+    assert [(each.index, each.error_code) for answer in answers for each in answer] == [(n, 0) for n in range(48)] * 2
+    assert clock.turns < 48, "each has 48 batches"
+
+
 def test_a_batch_whose_topic_is_deleted_before_its_turn_is_rejected(tmp_path: Path) -> None:
     clock, gate = TurnClock(), threading.Event()
     with RunningBroker(tmp_path / "data", clock=clock) as broker, broker.client() as client, broker.client() as other:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from ottla.protocol.client import Client
+from ottla.protocol.codec import decode_response
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k02_list_offsets import (
@@ -93,6 +95,20 @@ def test_other_connections_have_their_turns_while_many_partitions_are_searched(t
         (found,) = client.call(ListOffsetsRequest(-1, 0, asked)).topics
     assert found.partitions == [ListOffsetsPartitionResponse(index, 0, 1_000, 0, 0) for index in range(20)]
     assert clock.turns >= 20
+
+
+def test_requests_that_take_turns_each_search_several_partitions_in_a_turn(tmp_path: Path) -> None:
+    clock, gate = TurnClock(readings_per_slice=10), threading.Event()
+    with RunningBroker(tmp_path / "data", clock=clock) as broker, broker.client() as client, broker.client() as other:
+        create(client, "t", partitions=48)
+        asked = [ListOffsetsTopic("t", [ListOffsetsPartition(index, -1, 1_000) for index in range(48)])]
+        clock.start(gate)
+        for each in (client, other):
+            each.send(ListOffsetsRequest(-1, 0, asked), version=5)
+        gate.set()
+        found = [decode_response(2, 5, each.read_frame())[1].topics[0].partitions for each in (client, other)]
+    assert [(each.partition_index, each.error_code) for answer in found for each in answer] == [(n, 0) for n in range(48)] * 2
+    assert clock.turns < 48, "each has 48 partitions"
 
 
 def test_max_timestamp_returns_the_record_with_it_instead_of_the_last_one(filled: Client) -> None:
