@@ -27,6 +27,7 @@ from ottla.broker.api.services import NodeServices
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.runtime.upkeep.turns import Turns
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import encode_response
 from ottla.protocol.schema import Message
 
@@ -123,7 +124,8 @@ class LargeRequests:
         acks=0). Between parts, other connections are served. The split array of `request` is empty afterwards.
 
         `ctx.spent_ns` counts the time that the parts take on the event loop. Raises CloseConnection if the client disconnects, or if the
-        response would exceed LARGE_RESPONSE_BYTES.
+        response would exceed LARGE_RESPONSE_BYTES. A Produce is handled to its end even if the client disconnects: Kafka, too, appends all
+        batches of a request that it has received, and with acks=0 producers disconnect without waiting.
         """
         disconnected: list[bool] = []
         ctx.peer.on_closed[disconnected.append] = lambda: disconnected.append(True)
@@ -142,7 +144,7 @@ class LargeRequests:
         while parts:
             await self._turns.wait_for_turn()
             part = parts.pop()
-            if disconnected:
+            if disconnected and request.API_KEY != ApiKey.PRODUCE:
                 raise CloseConnection("the client has disconnected")
             begun_ns = self._clock.spent_ns()
             pending = handle(ctx if whole is None else later, part)

@@ -8,8 +8,9 @@ Rules:
   handled. If a frame needs more reads, they wait, unless the frame was begun before the budget was exhausted (`memory_pressure` decides
   which connections are closed to free memory).
 * No request is handled while unsent output is at its limit. After REQUESTS_PER_TURN requests or SLICE_MS, other connections have their
-  turn. The remaining requests stay in the backlog, and the connection stops reading. One exception: while a request is pending, one more
-  read is accepted, because only a read detects that the peer has closed the connection.
+  turn. The remaining requests stay in the backlog, and the connection stops reading. One exception: while a request is pending or the
+  client is throttled, one more read is accepted, because only a read detects that the peer has closed the connection. The exception does
+  not apply if a Produce is in the backlog: the peer may close the connection behind a Produce with acks=0, which must still be handled.
 * Behind unhandled requests, received bytes are stored without being split into frames, so that the memory of very many small frames is
   that of their bytes.
 * Invalid bytes, or a handler's reply CLOSE, end the session after everything before them is answered. No later frame is handled.
@@ -25,11 +26,15 @@ from typing import Protocol
 from ottla.broker.api.reply import CLOSE, Action, FinalResponse, Reply
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import FrameTooLarge, ProtocolError
 from ottla.protocol.frame import PREFIX_BYTES, FrameReader
 from ottla.protocol.wire import Buffer
 
 peer_logger = logging.getLogger(PEERS)
+
+_PRODUCE_KEY = ApiKey.PRODUCE.to_bytes(2, "big")
+"""The first bytes of a Produce request: its API key."""
 
 
 class PendingReply(Protocol):
@@ -135,7 +140,7 @@ class Session:
         if self._ending or self._frame_error is not None or self.waits_for_memory:
             return True
         if self._pending is not None or self.throttled:
-            return self.unhandled >= limits.READ_CHUNK_BYTES
+            return self.unhandled >= limits.READ_CHUNK_BYTES or any(frame[:2] == _PRODUCE_KEY for frame in self._backlog)
         return bool(self._backlog) or self.write_blocked or self._out_bytes >= limits.WRITE_HIGH_BYTES
 
     @property

@@ -10,7 +10,7 @@ from ottla.broker.api.k00_produce import unverified_error
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.client import Client
-from ottla.protocol.codec import decode_response
+from ottla.protocol.codec import decode_response, encode_request
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import (
     PartitionProduceData,
@@ -19,6 +19,7 @@ from ottla.protocol.messages.k00_produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from ottla.protocol.messages.k03_metadata import MetadataRequest
 from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest
 from ottla.protocol.records.batch import pack_header, read_header
 from ottla.protocol.records.compression import Codec, compress
@@ -432,6 +433,44 @@ def test_requests_that_take_turns_each_append_several_batches_in_a_turn(tmp_path
         answers = [decode_response(0, 9, each.read_frame())[1].responses[0].partition_responses for each in (client, other)]
     assert [(each.index, each.error_code) for answer in answers for each in answer] == [(n, 0) for n in range(48)] * 2
     assert clock.turns < 48, "each has 48 batches"
+
+
+def request_without_response(data: list[PartitionProduceData], acks: int = 0) -> bytes:
+    request = ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[TopicProduceData("t", partition_data=data)])
+    return b"".join(encode_request(0, 9, 1, "test", request))
+
+
+def test_requests_with_acks_0_behind_a_pending_one_are_handled_although_the_producer_closes(broker: RunningBroker, client: Client) -> None:
+    create(client, "t", partitions=3)
+    parts = [PartitionProduceData(index, batch()) for index in (1, 2)]
+    gate = threading.Event()
+    try:
+        broker.call(lambda node: node.services.flusher.compute(gate.wait) and None)
+        with broker.client() as hasty:
+            hasty.send_raw(request_without_response([PartitionProduceData(0, many_alike(100_000))]))
+            metadata = b"".join(encode_request(3, 9, 2, "test", MetadataRequest([])))
+            hasty.send_raw(metadata + b"".join(request_without_response([part]) * 100 for part in parts))
+        for _ in range(3):
+            client.call(MetadataRequest([]), version=9)
+    finally:
+        gate.set()
+    for index, count in enumerate((100_000, 100, 100)):
+        broker.call_until(lambda node, at=index, end=count: node.services.partitions.get("t", at).log.log_end_offset == end)
+    broker.call_until(lambda node: node.connection_count == 1)
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_a_large_request_is_appended_whole_although_the_producer_closes(broker: RunningBroker, client: Client, acks: int) -> None:
+    create(client, "t", partitions=200)
+    gate = threading.Event()
+    try:
+        broker.call(lambda node: node.services.flusher.compute(gate.wait) and None)
+        with broker.client() as hasty:
+            hasty.send_raw(request_without_response([PartitionProduceData(index, batch()) for index in range(200)], acks))
+        broker.call_until(lambda node: node.connection_count == 1)
+    finally:
+        gate.set()
+    broker.call_until(lambda node: all(node.services.partitions.get("t", index).log.log_end_offset == 1 for index in range(200)))
 
 
 def test_a_batch_whose_topic_is_deleted_before_its_turn_is_rejected(tmp_path: Path) -> None:

@@ -120,6 +120,18 @@ def test_a_producer_with_acks_0_is_paused(broker: RunningBroker, admin: Client) 
         assert answer(client, ASK, 3).error_code == 0
 
 
+def test_requests_with_acks_0_are_handled_after_the_pause_although_the_producer_closes(broker: RunningBroker, admin: Client) -> None:
+    set_quota(admin, CLIENT, producer_byte_rate=1000.0)
+    with broker.client() as client:
+        client.call(produce_request(acks=0), 9)
+        broker.call_until(lambda node: node.services.partitions.get("t", 0).log.log_end_offset == 1)
+        client.call(produce_request(acks=0), 9)
+    for _ in range(3):
+        admin.call(ASK, 3)
+    broker.clock.advance(wait_ms(size_of(produce_request(acks=0), 9), 1000) / 1000)
+    broker.call_until(lambda node: node.services.partitions.get("t", 0).log.log_end_offset == 2)
+
+
 def test_requests_before_authentication_are_not_charged(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "locked", secured()) as locked, locked.client("admin") as admin, locked.client() as client:
         log_in(admin)

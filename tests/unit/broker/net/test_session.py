@@ -132,6 +132,19 @@ async def test_a_bounded_amount_is_read_behind_a_pending_request(harness: Harnes
     assert harness.handled == [b"w", b"a"]
 
 
+async def test_nothing_is_read_behind_a_produce_that_waits(harness: Harness) -> None:
+    """A producer may close its connection behind it; with acks=0, it does not wait for a response."""
+    harness.session.receive(frame(b"w"))
+    assert not harness.session.paused
+    harness.session.receive(frame(b"\0\3 metadata") + frame(b"\0\0 produce"))
+    assert harness.session.paused
+    harness.pending[0].set_result(None)
+    await asyncio.sleep(0)
+    harness.session.run()
+    assert harness.handled == [b"w", b"\0\3 metadata", b"\0\0 produce"]
+    assert not harness.session.paused
+
+
 @pytest.mark.parametrize("reads", [[bytes(limits.READ_CHUNK_BYTES)], [bytes(4)] * 10_000])
 async def test_empty_frames_behind_a_pending_request_take_the_memory_that_is_counted(harness: Harness, reads: list[bytes]) -> None:
     harness.session.receive(frame(b"w"))
