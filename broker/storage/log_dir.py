@@ -399,20 +399,21 @@ class LogDir:
         return self._checkpoint(checkpoints.RECOVERY_POINT, {key: log.recovery_point for key, log in self.logs.items()})
 
     def truncation_checkpoint(self) -> Write | None:
-        """Return a function that writes the recovery points and the cleaner's offsets, which a truncation may have lowered; None if no log
-        was truncated since they were written.
+        """Return a function that writes the recovery points, the log start offsets and the cleaner's offsets, which a truncation may have
+        lowered; None if no log was truncated since they were written.
 
-        Call it before a truncated log grows. A recovery after a power loss would trust indexes up to the higher recovery point, and the
-        log cleaner would take new records for clean ones (Kafka's LogManager.truncateTo).
+        Call it before a truncated log grows. A recovery after a power loss would trust indexes up to the higher recovery point, recovery
+        would remove a log that ends below its old start, and the log cleaner would take new records for clean ones (Kafka's
+        LogManager.truncateTo).
         """
         truncations = self._truncations
         if truncations == self._truncations_checkpointed:
             return None
-        recovery_points, first_dirty = self.recovery_point_checkpoint(), self.cleaner_checkpoint()
+        written = [self.recovery_point_checkpoint(), self.log_start_checkpoint(), self.cleaner_checkpoint()]
 
         def write() -> None:
-            recovery_points()
-            first_dirty()
+            for checkpoint in written:
+                checkpoint()
             self._truncations_checkpointed = max(self._truncations_checkpointed, truncations)
 
         return write

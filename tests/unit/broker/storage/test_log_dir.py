@@ -15,7 +15,6 @@ from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.storage.dir_lock import DirLock
 from ottla.broker.storage.errors import LogDirLocked, LogDirRefused
-from ottla.broker.storage.files import FILES, Files
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.log_values import Isolation
 from ottla.broker.storage.partition_log import PartitionLog
@@ -291,74 +290,6 @@ def test_the_cleaner_checkpoint_survives_a_crash(tmp_path: Path) -> None:
     again = opened(tmp_path)
     assert again.first_dirty_offsets == {("topic", 1): 2}
     again.close()
-
-
-def truncated(path: Path, files: Files = FILES) -> LogDir:
-    """Return a directory whose log `topic-0`, with segments at 0 and 8, was synced, compacted and checkpointed up to offset 8, and then
-    truncated to offset 2."""
-    log_dir = opened(path, files=files)
-    log = log_dir.create_log("topic", 0, TOPIC_ID, LogConfig(index_interval_bytes=1))
-    for _ in range(8):
-        append(log, batch())
-    log.roll(NOW_MS)
-    log.flush()
-    log_dir.first_dirty_offsets["topic", 0] = 8
-    log_dir.recovery_point_checkpoint()()
-    log_dir.cleaner_checkpoint()()
-    assert log_dir.truncation_checkpoint() is None
-    log.truncate_to(2, NOW_MS)
-    return log_dir
-
-
-@pytest.mark.parametrize("checkpointed", [True, False], ids=["checkpointed", "killed-before-the-checkpoint"])
-def test_records_after_a_truncation_are_not_clean(tmp_path: Path, checkpointed: bool) -> None:
-    log_dir = truncated(tmp_path)
-    assert log_dir.first_dirty_offsets == {("topic", 0): 0}
-    if checkpointed:
-        write = log_dir.truncation_checkpoint()
-        assert write is not None
-        write()
-        for _ in range(8):
-            append(log_dir.logs["topic", 0], batch())
-    log_dir.close(clean=False)
-    assert opened(tmp_path).first_dirty_offsets == {("topic", 0): 0}
-
-
-def test_recovery_after_a_truncation_finds_a_hole_below_the_old_recovery_point(tmp_path: Path) -> None:
-    """A power loss may leave a file with its size and its indexes, but without a page of it."""
-    log_dir = truncated(tmp_path)
-    write = log_dir.truncation_checkpoint()
-    assert write is not None
-    write()
-    log = log_dir.logs["topic", 0]
-    for _ in range(8):
-        append(log, batch())
-    log.segments.active.save_indexes()
-    log_dir.close(clean=False)
-    with log.segments.first.path.open("r+b") as file:
-        file.seek(5 * len(batch()))
-        file.write(bytes(len(batch())))
-    assert ends(opened(tmp_path)) == {("topic", 0): 5}
-
-
-def test_the_checkpoint_after_a_truncation_is_due_until_it_is_written(tmp_path: Path) -> None:
-    files = MemoryFiles()
-    log_dir = truncated(tmp_path, files)
-    failing, files.room = log_dir.truncation_checkpoint(), 0
-    assert failing is not None
-    with pytest.raises(OSError, match="No space"):
-        failing()
-    files.heal()
-    early = log_dir.truncation_checkpoint()
-    assert early is not None
-    log_dir.logs["topic", 0].truncate_to(1, NOW_MS)
-    early()
-    late = log_dir.truncation_checkpoint()
-    assert late is not None, "of the second truncation"
-    late()
-    assert log_dir.truncation_checkpoint() is None
-    assert b"topic 0 1" in files.read_bytes(tmp_path / "recovery-point-offset-checkpoint")
-    log_dir.close()
 
 
 def test_an_unreadable_partitions_checkpoint_entries_are_kept(tmp_path: Path) -> None:
