@@ -160,8 +160,10 @@ class LogDir:
             elif (key := parse_partition_dir(entry.name)) is not None:
                 self._load_log(key, recovery_points.get(key, 0), log_starts.get(key, 0), high_watermarks.get(key, 0))
         self.first_dirty_offsets = {key: offset for key, offset in cleaned.items() if key in self.logs}
-        for key in self.first_dirty_offsets:  # the log may have lost its end, which the checkpoint counts as clean
-            self._limit_first_dirty_offset(key, self.logs[key].segments.active.base_offset)
+        for key, log in self.logs.items():  # a log may have lost its end, which the checkpoints count as synced or clean
+            active_base_offset = log.segments.active.base_offset
+            if log.recovery_point < recovery_points.get(key, 0) or active_base_offset < cleaned.get(key, 0):
+                self._log_truncated(key, active_base_offset)
         for finding in self.findings:
             logger.warning("%s", finding)
 
@@ -339,7 +341,7 @@ class LogDir:
         return target
 
     def removal_checkpoint(self) -> Write:
-        """Return a function that removes the deleted partitions from all checkpoints and makes the renames of their directories durable.
+        """Return a function that writes all checkpoints, without the deleted partitions, and makes their directories' renames durable.
 
         The function logs an error for a checkpoint that cannot be written, because the next checkpoint replaces it, and raises
         `FsyncFailed` if the data directory cannot be synced.
@@ -356,7 +358,7 @@ class LogDir:
                 for checkpoint in written:
                     checkpoint()
             except OSError as e:
-                logger.error("the checkpoints in %s still contain removed partitions: %s", self.path, e)
+                logger.error("the checkpoints in %s still contain removed partitions or records: %s", self.path, e)
             try:
                 self._files.sync_dir(self.path)
             except OSError as e:
@@ -366,11 +368,13 @@ class LogDir:
 
     @property
     def needs_removal_checkpoint(self) -> bool:
-        """Whether the caller must run `removal_checkpoint` after the start: a partition's directory was renamed, or a checkpoint lists a
-        partition without a directory, because the process was killed before it wrote the checkpoints.
+        """Whether the caller must run `removal_checkpoint` after the start, before a log grows: a partition's directory was renamed, or a
+        checkpoint lists a partition without a directory or counts removed records as synced or clean, because the process was killed before
+        it wrote the checkpoints.
         """
         here = self.logs.keys() | self.failed.keys()
-        return self._renamed or any(not found.keys() <= here for found in self._found.values())
+        outdated = self._renamed or self._truncations > self._truncations_checkpointed
+        return outdated or any(not found.keys() <= here for found in self._found.values())
 
     def due_deletions(self, now_ms: int) -> Iterator[Write]:
         """Yield functions that remove deleted partitions and files from the disk, once their delay is over. Call each function once.
@@ -400,7 +404,7 @@ class LogDir:
 
     def truncation_checkpoint(self) -> Write | None:
         """Return a function that writes the recovery points, the log start offsets and the cleaner's offsets, which a truncation may have
-        lowered; None if no log was truncated since they were written.
+        lowered; None if no log was truncated, also by recovery, since they were written.
 
         Call it before a truncated log grows. A recovery after a power loss would trust indexes up to the higher recovery point, recovery
         would remove a log that ends below its old start, and the log cleaner would take new records for clean ones (Kafka's
@@ -419,12 +423,9 @@ class LogDir:
         return write
 
     def _log_truncated(self, key: Key, active_base_offset: int) -> None:
-        self._truncations += 1
-        self._limit_first_dirty_offset(key, active_base_offset)
-
-    def _limit_first_dirty_offset(self, key: Key, active_base_offset: int) -> None:
         """Lower the log's first dirty offset to the base offset of its active segment, which is never clean
-        (LogCleanerManager.maybeTruncateCheckpoint)."""
+        (LogCleanerManager.maybeTruncateCheckpoint). Require a `truncation_checkpoint`."""
+        self._truncations += 1
         if self.first_dirty_offsets.get(key, 0) > active_base_offset:
             self.first_dirty_offsets[key] = active_base_offset
 

@@ -122,8 +122,11 @@ class Background:
     async def _checkpoint(self) -> None:
         """Write the recovery points that the syncs of the previous round have reached, then sync all partitions for the next round,
         FLUSH_THREADS at a time, because each sync holds file descriptors.
+
+        The cleaner's offsets are written, too, for a replica that was truncated and became the leader before its fetcher wrote them.
         """
-        await self._off_the_loop([self._log_dir.recovery_point_checkpoint(), self._log_dir.log_start_checkpoint()])
+        log_dir = self._log_dir
+        await self._off_the_loop([log_dir.recovery_point_checkpoint(), log_dir.log_start_checkpoint(), log_dir.cleaner_checkpoint()])
         begun: deque[asyncio.Future[None] | None] = deque()
 
         def flush(partition: Partition) -> asyncio.Future[None] | None:

@@ -51,10 +51,37 @@ def test_records_after_a_truncation_are_not_clean(tmp_path: Path, checkpointed: 
         write = log_dir.truncation_checkpoint()
         assert write is not None
         write()
-        for _ in range(8):
-            append(log_dir.logs["topic", 0])
+    else:
+        log_dir.close(clean=False)
+        log_dir = opened(tmp_path)
+        assert log_dir.first_dirty_offsets == {("topic", 0): 0}
+        assert log_dir.needs_removal_checkpoint
+        log_dir.removal_checkpoint()()
+    log = log_dir.logs["topic", 0]
+    for _ in range(8):
+        append(log)
+    log.roll(NOW_MS)
     log_dir.close(clean=False)
-    assert opened(tmp_path).first_dirty_offsets == {("topic", 0): 0}
+    again = opened(tmp_path)
+    assert again.first_dirty_offsets == {("topic", 0): 0}
+    assert not again.needs_removal_checkpoint
+
+
+def test_recovery_point_of_a_log_that_lost_its_end_is_lowered_on_disk_at_the_start(tmp_path: Path) -> None:
+    log_dir = opened(tmp_path)
+    log = log_dir.create_log("topic", 0, TOPIC_ID, LogConfig())
+    append(log)
+    log.flush()
+    log_dir.recovery_point_checkpoint()()
+    log_dir.close(clean=False)
+    log.segments.first.path.write_bytes(b"")
+    again = opened(tmp_path)
+    assert again.needs_removal_checkpoint
+    assert again.truncation_checkpoint() is not None, "a fetcher tries again if the first write fails"
+    again.removal_checkpoint()()
+    assert "topic 0 0" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    again.close(clean=False)
+    assert not opened(tmp_path).needs_removal_checkpoint
 
 
 def test_recovery_after_a_truncation_finds_a_hole_below_the_old_recovery_point(tmp_path: Path) -> None:

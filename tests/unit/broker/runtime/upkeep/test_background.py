@@ -165,6 +165,18 @@ async def test_recovery_points_are_on_disk_within_two_minutes_of_an_append(harne
     assert "t 1 1\n" in (harness.path / "recovery-point-offset-checkpoint").read_text()
 
 
+async def test_the_cleaners_offset_of_a_truncated_log_is_on_disk_within_a_minute(harness: Harness) -> None:
+    for _ in range(5):
+        harness.append()
+    log_dir, log = harness.logs.log_dir, harness.logs.partitions.get("t", 0).log
+    log_dir.first_dirty_offsets["t", 0] = log.segments.active.base_offset
+    log_dir.cleaner_checkpoint()()
+    log.truncate_to(0, harness.clock.now_ms())
+    await harness.advance(60_500)
+    await harness.settled()
+    assert "t 0 0\n" in (harness.path / "cleaner-offset-checkpoint").read_text()
+
+
 class CountingFiles(Files):
     """Files that count the descriptors that syncs hold."""
 
