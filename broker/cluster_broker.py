@@ -260,6 +260,7 @@ class ClusterComponents:
             flusher=flusher,
             random=self._environment.random,
             on_published=self._published,
+            truncation_checkpoint=self._log_dir.truncation_checkpoint,
             settings=_observer_settings(settings),
         )
         observer.on_controller = self._look_for_controller

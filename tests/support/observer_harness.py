@@ -38,6 +38,8 @@ class ObserverHarness:
         self.settings = settings
         self.random = random.Random(seed)
         self.heard: Callable[[Published], Awaitable[None]] = self._heard
+        self.checkpoints: list[int] = []
+        """The end offset of the log at each checkpoint after a truncation."""
         self.failures: list[BaseException] = []
         self.published: list[Published] = []
         self.bootstrap: Sequence[Node] = self.quorum.bootstrap
@@ -57,8 +59,12 @@ class ObserverHarness:
             flusher=Flusher(self.failures.append, InlineThreads),
             random=self.random,
             on_published=self.heard,
+            truncation_checkpoint=self.truncation_checkpoint,
             settings=self.settings,
         )
+
+    def truncation_checkpoint(self) -> Callable[[], None]:
+        return lambda: self.checkpoints.append(self.log.log_end_offset)
 
     async def _heard(self, published: Published) -> None:
         """Check that each published change starts from the image published before it, or, after a restart, from an empty image."""

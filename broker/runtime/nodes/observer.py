@@ -83,8 +83,9 @@ class MetadataObserver:
 
     `log` is partition 0 of `__cluster_metadata`; its directory also holds the snapshots and `quorum-state`. `me` is the identity of this
     node, and `bootstrap` the nodes to contact first: controller.quorum.bootstrap.servers with ids of -1, or controller.quorum.voters.
-    `on_published` is awaited for each metadata image in turn; of the first image, all contents count as changes. Raises LogDirRefused for a
-    directory without a complete log, and OSError if the files cannot be read.
+    `on_published` is awaited for each metadata image in turn; of the first image, all contents count as changes. `truncation_checkpoint` is
+    that of the log's data directory (`LogDir.truncation_checkpoint`). Raises LogDirRefused for a directory without a complete log, and
+    OSError if the files cannot be read.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class MetadataObserver:
         flusher: Flusher,
         random: Random,
         on_published: Callable[[Published], Awaitable[None]],
+        truncation_checkpoint: Callable[[], Callable[[], None] | None] = lambda: None,
         settings: ObserverSettings | None = None,
     ) -> None:
         self._settings = settings or ObserverSettings()
@@ -106,6 +108,7 @@ class MetadataObserver:
         self._clock = clock = nursery.clock
         self._flusher = flusher
         self._on_published = on_published
+        self._truncation_checkpoint = truncation_checkpoint
         self._log = RaftLog(log, self._settings.retention, now_ms=clock.now_ms())
         self._feed = ImageFeed()
         self._snapshot_generator = SnapshotGenerator(self._log, self._feed, flusher, clock, self._settings.snapshots)
@@ -202,6 +205,8 @@ class MetadataObserver:
             case TruncateTo(offset):
                 logger.info("The metadata log is truncated to offset %d, where it diverges from the leader's", offset)
                 self._log.truncate_to(offset, self._clock.now_ms())
+                if (checkpoint := self._truncation_checkpoint()) is not None:  # before the log grows again
+                    await self._flusher.run(checkpoint)
             case BeginDownload(snapshot):
                 self._partial = self._log.snapshots.begin(snapshot)
             case WritePart():

@@ -91,6 +91,7 @@ async def test_a_log_that_diverges_from_the_new_leader_is_truncated_and_continue
     quorum.replicate(3)
     await harness.pass_time(2_100)
     assert harness.observer.controller == Node(2, "c2", 9093)
+    assert harness.checkpoints == [2], "the lowered recovery point is written before the log grows"
     assert harness.log_bytes == quorum.committed_bytes(0, quorum.high_watermark)
     assert harness.published[-1].image.configs == {(2, "topic"): {"kept": "1"}}
     await harness.nursery.stop()
