@@ -124,8 +124,8 @@ class LargeRequests:
         acks=0). Between parts, other connections are served. The split array of `request` is empty afterwards.
 
         `ctx.spent_ns` counts the time that the parts take on the event loop. Raises CloseConnection if the client disconnects, or if the
-        response would exceed LARGE_RESPONSE_BYTES. A Produce is handled to its end even if the client disconnects: Kafka, too, appends all
-        batches of a request that it has received, and with acks=0 producers disconnect without waiting.
+        response would exceed LARGE_RESPONSE_BYTES. A Produce is handled to its end even if the client disconnects, or a partition's error
+        closes the connection (acks=0): Kafka, too, appends all batches of a request that it has received.
         """
         disconnected: list[bool] = []
         ctx.peer.on_closed[disconnected.append] = lambda: disconnected.append(True)
@@ -139,6 +139,7 @@ class LargeRequests:
     ) -> Message | None:
         parts = await self.compute(lambda: list(split_request(request, split))[::-1])
         whole: Message | None = None
+        failed: str | None = None
         size = 0
         later = LaterPart(ctx.version, ctx.client_id, ctx.peer, ctx.services, ctx.api_key)
         while parts:
@@ -147,13 +148,18 @@ class LargeRequests:
             if disconnected and request.API_KEY != ApiKey.PRODUCE:
                 raise CloseConnection("the client has disconnected")
             begun_ns = self._clock.spent_ns()
-            pending = handle(ctx if whole is None else later, part)
-            ctx.spent_ns += self._clock.spent_ns() - begun_ns
-            if pending is None or isinstance(pending, Message):
-                answer = pending
-            else:
-                ctx.peer.begin_wait()
-                answer = await pending
+            try:
+                pending = handle(ctx if whole is None else later, part)
+                ctx.spent_ns += self._clock.spent_ns() - begun_ns
+                if pending is None or isinstance(pending, Message):
+                    answer = pending
+                else:
+                    ctx.peer.begin_wait()
+                    answer = await pending
+            except CloseConnection as error:
+                if request.API_KEY != ApiKey.PRODUCE:
+                    raise
+                failed, answer = str(error), None
             ctx.spent_ns, later.spent_ns = ctx.spent_ns + later.spent_ns, 0
             if answer is None:
                 continue
@@ -166,4 +172,6 @@ class LargeRequests:
                 whole = answer
             else:
                 join_responses(whole, answer, split.response_path.split("."))
+        if failed is not None:
+            raise CloseConnection(failed)
         return whole

@@ -473,6 +473,15 @@ def test_a_large_request_is_appended_whole_although_the_producer_closes(broker: 
     broker.call_until(lambda node: all(node.services.partitions.get("t", index).log.log_end_offset == 1 for index in range(200)))
 
 
+def test_a_large_request_with_acks_0_is_appended_whole_although_a_partition_fails(broker: RunningBroker, client: Client) -> None:
+    create(client, "t", partitions=200)
+    with broker.client() as other:
+        other.send_raw(request_without_response([PartitionProduceData(index, batch()) for index in (500, *range(200))]))
+        with pytest.raises(ConnectionError):
+            other.read_frame()
+    assert [latest(client, committed=False, index=index) for index in (0, 199)] == [1, 1]
+
+
 def test_a_batch_whose_topic_is_deleted_before_its_turn_is_rejected(tmp_path: Path) -> None:
     clock, gate = TurnClock(), threading.Event()
     with RunningBroker(tmp_path / "data", clock=clock) as broker, broker.client() as client, broker.client() as other:
