@@ -50,6 +50,6 @@ def telemetry_and_pusher(ctx: Context[ClusterServices]) -> tuple[ClientTelemetry
     """
     telemetry, peer = ctx.services.telemetry, ctx.peer
     assert telemetry is not None, "the telemetry routes exist only with client metrics enabled"
-    peer.on_closed.setdefault(telemetry, partial(telemetry.disconnected, peer.number))
+    peer.on_closed[telemetry] = partial(telemetry.disconnected, peer.number)
     names = (peer.client_software_name or _UNKNOWN, peer.client_software_version or _UNKNOWN)
     return telemetry, Pusher(peer.number, ctx.client_id, *names, java_host(peer.host), peer.port)

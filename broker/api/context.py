@@ -52,6 +52,15 @@ def no_admission() -> None:
     """Do nothing: the client has no large request that is handled (`Peer.begin_wait`)."""
 
 
+class _AfterClose(dict[object, Callable[[], object]]):
+    """The `on_closed` callbacks of a closed connection. A callback that is added runs at once. Otherwise a request that begins to wait
+    after the close, because a thread decoded it meanwhile, would never be cancelled.
+    """
+
+    def __setitem__(self, _key: object, callback: Callable[[], object]) -> None:
+        callback()
+
+
 @dataclass(slots=True)
 class Peer:
     """The client at the other end of a connection. `local_host` and `local_port` are the broker's address to which the client connected."""
@@ -82,8 +91,8 @@ class Peer:
     is_closed: bool = False
     """Whether the connection was closed. A handler can stop then, because nobody receives its response."""
     on_closed: dict[object, Callable[[], object]] = field(default_factory=dict)
-    """Callbacks that run when the client's connection is closed. For example, a pending request registers its own cancellation. The key is
-    any object by which the callback can be removed again.
+    """Callbacks that run when the client's connection is closed; if it is closed already, they run as soon as they are added. For example,
+    a pending request registers its own cancellation. The key is any object by which the callback can be removed again.
     """
 
     def closed(self) -> None:
@@ -91,7 +100,7 @@ class Peer:
         dropped, so that no reference cycle is left."""
         self.is_closed = True
         self.throttle = _no_throttle
-        callbacks, self.on_closed = self.on_closed, {}
+        callbacks, self.on_closed = self.on_closed, _AfterClose()
         for callback in callbacks.values():
             callback()
 

@@ -195,7 +195,7 @@ class Dispatcher:
     async def _handle_large(self, frame: Buffer, header: RequestHeader, context: Context[NodeServices], route: Route) -> Reply:
         large = self._large
         try:
-            async with large.admission(context.peer, len(frame)) as admission:
+            async with large.admission(context.peer, len(frame), header.api_key) as admission:
                 request, admission.elements = await large.compute(lambda: _decoded_and_counted(frame))
                 answer = self._answer(context, request, route, len(frame))
                 responses = [answer if answer is None or isinstance(answer, Message) else await answer]

@@ -96,8 +96,14 @@ def _renews(ctx: Context[ShareGroupServices], request: ShareFetchRequest) -> boo
 
 
 async def _later(ctx: Context[ShareGroupServices], wait_ms: int, response: ShareFetchResponse) -> ShareFetchResponse:
-    """Wait `wait_ms`, so that a member that cannot get a share session does not retry at once, and return `response`."""
-    await pause(ctx.services.timers, ctx.services.clock, max(0, wait_ms))
+    """Wait `wait_ms`, so that a member that cannot get a share session does not retry at once, and return `response`. The wait is
+    cancelled when the client's connection closes."""
+    passed = pause(ctx.services.timers, ctx.services.clock, max(0, wait_ms))
+    ctx.peer.on_closed[passed] = passed.cancel
+    try:
+        await passed
+    finally:
+        ctx.peer.on_closed.pop(passed, None)
     return response
 
 
@@ -171,7 +177,7 @@ def _fetch(
         record_limit=request.share_acquire_mode == _RECORD_LIMIT,
         isolation=Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED,
     )
-    return transform(services.share.fetches.fetch(share_fetch, ctx.peer.on_closed), lambda results: results | refused)
+    return transform(services.share.fetches.fetch(share_fetch, ctx.peer), lambda results: results | refused)
 
 
 # --- the response ----------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,10 @@ Rules:
 * Requests that are decoded at the same time have at most LARGE_REQUESTS_BYTES in total, because a decoded request may take thirty times its
   bytes. The others wait undecoded, in order of arrival.
 * A request does not count towards LARGE_REQUESTS_BYTES any more when its handler waits: two long polls would stop all large requests. Its
-  bytes and its decoded form then count as memory of its connection, which `net/memory_pressure` may close when memory is short.
+  bytes and its decoded form then count as memory of its connection, which `net/memory_pressure` may close when memory is short. So do the
+  bytes of a request that waits undecoded, except Produce.
+* If a client disconnects, its request is not handled any further. Produce and OffsetCommit are, as in Kafka, because a client may send them
+  and close its connection.
 * If the response would exceed LARGE_RESPONSE_BYTES, the connection is closed without a response.
 """
 
@@ -34,6 +37,11 @@ from ottla.protocol.schema import Message
 T = TypeVar("T")
 Compute = Callable[[Callable[[], T]], Awaitable[T]]
 
+_WITHOUT_CLIENT = frozenset({ApiKey.PRODUCE, ApiKey.OFFSET_COMMIT})
+"""APIs whose requests are handled to their end if the client has disconnected."""
+_ONLY_WAIT = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+"""APIs whose pending requests change nothing any more, and may wait for as long as the client says."""
+
 
 class Budget(Protocol):
     """The memory budget that all connections share. `used` is the number of bytes of requests and responses that they hold in memory."""
@@ -41,15 +49,17 @@ class Budget(Protocol):
     used: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Admission:
-    """A large request of the client `peer` that is decoded and handled, or waits for that."""
+    """A large request of the client `peer` that is decoded and handled by `task`, or waits for that."""
 
     peer: Peer
+    api_key: int
     counted: int
     """The number of bytes that the request counts towards the memory budget of all connections: its own, and later those of its decoded
     form."""
     admitted: asyncio.Future[None]
+    task: asyncio.Task[Any] | None
     elements: int = 0
     """The number of array elements of the decoded request (`request_parts.count_elements`)."""
     held: int = 0
@@ -70,22 +80,32 @@ class LargeRequests:
         self._waiting: deque[Admission] = deque()
 
     @asynccontextmanager
-    async def admission(self, peer: Peer, size: int) -> AsyncIterator[Admission]:
+    async def admission(self, peer: Peer, size: int, api_key: int) -> AsyncIterator[Admission]:
         """Wait until a request of `size` bytes of the client `peer` may be decoded. The request counts towards LARGE_REQUESTS_BYTES until
         its handler waits (`peer.begin_wait`) or the `async with` block ends, and towards the memory budget until the block ends.
+
+        The task is cancelled if the client disconnects while the request waits to be decoded (except Produce), or while the handler of a
+        Fetch, JoinGroup or SyncGroup waits.
         """
-        admission = Admission(peer, size, asyncio.get_running_loop().create_future())
+        admission = Admission(peer, api_key, size, asyncio.get_running_loop().create_future(), asyncio.current_task())
         self._waiting.append(admission)
         self._count(size)
         try:
             self._admit()
+            if not admission.admitted.done() and api_key != ApiKey.PRODUCE:
+                peer.waiting_bytes = size
+                peer.on_closed[admission] = partial(self._abandon, admission)
             await admission.admitted
+            peer.waiting_bytes = 0
+            peer.on_closed.pop(admission, None)
             peer.begin_wait = partial(self._begin_wait, admission)
             yield admission
         finally:
             peer.begin_wait = no_admission
+            peer.on_closed.pop(admission, None)
             self._count(-admission.counted)
             peer.waiting_bytes = 0
+            admission.task = None  # otherwise the traceback of a cancellation, which has the request's bytes, is in a reference cycle
             self._release(admission)
 
     def _begin_wait(self, admission: Admission) -> None:
@@ -97,6 +117,16 @@ class LargeRequests:
         admission.peer.waiting_bytes = admission.counted
         self._count(decoded)
         self._release(admission)
+        if admission.api_key in _ONLY_WAIT:
+            admission.peer.on_closed[admission] = partial(self._abandon, admission)
+
+    def _abandon(self, admission: Admission) -> None:
+        """Cancel a request that waits, because its client has disconnected. Its memory counts as free at once: otherwise further
+        connections would be closed until the task has ended."""
+        assert admission.task is not None
+        admission.task.cancel()
+        self._count(-admission.counted)
+        admission.counted = admission.peer.waiting_bytes = 0
 
     def _release(self, admission: Admission) -> None:
         self._bytes_left += admission.held
@@ -123,9 +153,9 @@ class LargeRequests:
         """Handle a large request in parts, one after the other. `split` says which array is split. Return the joined response (None for
         acks=0). Between parts, other connections are served. The split array of `request` is empty afterwards.
 
-        `ctx.spent_ns` counts the time that the parts take on the event loop. Raises CloseConnection if the client disconnects, or if the
-        response would exceed LARGE_RESPONSE_BYTES. A Produce is handled to its end even if the client disconnects, or a partition's error
-        closes the connection (acks=0): Kafka, too, appends all batches of a request that it has received.
+        `ctx.spent_ns` counts the time that the parts take on the event loop. Raises CloseConnection if the client disconnects (except for
+        OffsetCommit), or if the response would exceed LARGE_RESPONSE_BYTES. A Produce is handled to its end even if the client disconnects,
+        or a partition's error closes the connection (acks=0): Kafka, too, appends all batches of a request that it has received.
         """
         disconnected: list[bool] = []
         ctx.peer.on_closed[disconnected.append] = lambda: disconnected.append(True)
@@ -145,7 +175,7 @@ class LargeRequests:
         while parts:
             await self._turns.wait_for_turn()
             part = parts.pop()
-            if disconnected and request.API_KEY != ApiKey.PRODUCE:
+            if disconnected and request.API_KEY not in _WITHOUT_CLIENT:
                 raise CloseConnection("the client has disconnected")
             begun_ns = self._clock.spent_ns()
             try:

@@ -393,9 +393,12 @@ class Connection(asyncio.Protocol):
         self.flush()
 
     def abort(self) -> None:
-        """Close the connection at once, without waiting for unsent output."""
+        """Close the connection at once, without waiting for unsent output. Its memory counts as free at once."""
         self._session.lost()
         self._transport.abort()
+        self._release_output()
+        if self.peer is not None:
+            self.peer.closed()
 
     def _count_output(self) -> None:
         size = self._transport.get_write_buffer_size()

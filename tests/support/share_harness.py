@@ -80,7 +80,7 @@ class ShareHarness:
             "record_limit": False,
             "isolation": Isolation.READ_UNCOMMITTED,
         }
-        return self.fetches.fetch(ShareFetch(**(fields | changes)), self.on_closed)
+        return self.fetches.fetch(ShareFetch(**(fields | changes)), self)
 
     def results(self, **changes: Any) -> list[FetchResult]:
         """Fetch from the share partitions without waiting, and return the results."""

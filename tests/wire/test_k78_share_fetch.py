@@ -11,7 +11,7 @@ from ottla.broker.core.clock import MovableClock
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from ottla.protocol.messages.k78_share_fetch import ShareFetchResponse
+from ottla.protocol.messages.k78_share_fetch import ShareFetchRequest, ShareFetchResponse
 from ottla.protocol.messages.share_partitions import SharePartition, ShareTopic
 from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.record import SimpleRecord, build_batch
@@ -248,6 +248,15 @@ def test_the_first_request_of_a_session_must_not_acknowledge(client: Client) -> 
 def test_a_member_gets_no_session_if_there_are_too_many(client: Client) -> None:
     assert ShareMember(client, "m").fetch().error_code == 0
     assert ShareMember(client, "n").fetch(max_wait_ms=1).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+
+
+@pytest.mark.broker_settings({"group.share.max.share.sessions": "1"})
+def test_a_member_without_a_session_waits_only_while_it_is_connected(broker: RunningBroker, client: Client) -> None:
+    assert ShareMember(client, "m").fetch().error_code == 0
+    with broker.client() as other:
+        other.send(ShareFetchRequest("g", "n" * 22, max_wait_ms=2**31 - 1), 1)
+        broker.call_until(lambda running: running.waiting_requests == 1)
+    broker.call_until(lambda running: running.waiting_requests == 0)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
@@ -46,7 +46,13 @@ partition counts as 20 batches. A fetch of 500 partitions with small batches cou
 _PARTITION_AS_BATCHES: Final = 20
 
 Buffer = bytes | memoryview
-Callbacks = dict[object, Callable[[], object]]
+
+
+class ShareFetchClient(Protocol):
+    """The client that sent a share fetch."""
+
+    on_closed: dict[object, Callable[[], object]]
+    """Functions that are called when the client's connection is closed. The mapping is replaced then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +122,12 @@ class _Fetch:
     """A share fetch in progress: the share partitions that it reads (`in_use`), and the errors of partitions that it does not read any
     more."""
 
-    __slots__ = ("deadline", "errors", "in_use", "on_closed", "request")
+    __slots__ = ("client", "deadline", "errors", "in_use", "request")
 
-    def __init__(self, request: ShareFetch, deadline: int, on_closed: Callbacks) -> None:
+    def __init__(self, request: ShareFetch, deadline: int, client: ShareFetchClient) -> None:
         self.request = request
         self.deadline = deadline
-        self.on_closed = on_closed
+        self.client = client
         self.in_use: dict[TopicPartition, SharePartitionInUse] = {}
         self.errors: Results = {}
 
@@ -150,13 +156,13 @@ class ShareFetches:
         for future in list(self._waiting):
             _resolve(future, changed=False)
 
-    def fetch(self, request: ShareFetch, on_closed: Callbacks) -> Results | Awaitable[Results]:
-        """Return the results by partition, or an awaitable of the results if the fetch has to wait. `on_closed` holds functions that are
-        called when the client's connection is closed; a waiting fetch adds a function that cancels the wait.
+    def fetch(self, request: ShareFetch, client: ShareFetchClient) -> Results | Awaitable[Results]:
+        """Return the results by partition, or an awaitable of the results if the fetch has to wait. The wait is cancelled when the
+        connection of `client` is closed.
         """
         if not request.partitions or request.max_records == 0 or request.max_bytes == 0:
             return {}
-        fetch = _Fetch(request, self._shares.clock.mono_ms() + request.max_wait_ms, on_closed)
+        fetch = _Fetch(request, self._shares.clock.mono_ms() + request.max_wait_ms, client)
         for key in request.partitions:
             try:
                 fetch.in_use[key] = self._shares.get(SharePartitionKey(request.group_id, *key))
@@ -211,11 +217,11 @@ class ShareFetches:
             shared.waiting[future] = lambda: _resolve(future, changed=True)
             shared.partition.watchers[future] = lambda size: _resolve(future, changed=True) if size >= 0 else None
         self._waiting[future] = None
-        fetch.on_closed[future] = future.cancel
+        fetch.client.on_closed[future] = future.cancel
 
         def ended(_: object) -> None:
             timer.cancel()
-            fetch.on_closed.pop(future, None)
+            fetch.client.on_closed.pop(future, None)
             del self._waiting[future]
             for shared in watched:
                 shared.waiting.pop(future, None)
@@ -289,7 +295,7 @@ class ShareFetches:
             results: Results = end.value
             return results
         closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        fetch.on_closed[closed] = closed.cancel
+        fetch.client.on_closed[closed] = closed.cancel
         return self._acquire_in_turns(fetch, steps, closed)
 
     async def _acquire_in_turns(self, fetch: _Fetch, steps: Iterator[None], closed: asyncio.Future[None]) -> Results:
@@ -303,7 +309,7 @@ class ShareFetches:
             results: Results = end.value
             return results
         finally:
-            fetch.on_closed.pop(closed, None)
+            fetch.client.on_closed.pop(closed, None)
 
     def _acquiring(self, fetch: _Fetch, attempt: _Attempt) -> Generator[None, None, Results]:
         """Read and acquire the records of one partition after the other, and return the results. Yield when other requests should run."""

@@ -12,3 +12,7 @@ def test_close_callbacks_run_once() -> None:
     peer.closed()
     peer.closed()
     assert notified == ["b"]
+    peer.on_closed["c"] = lambda: notified.append("c")
+    peer.closed()
+    assert notified == ["b", "c"]
+    assert not peer.on_closed

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -26,6 +28,8 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import decode_response, encode_request
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import TooManyElements
+from ottla.protocol.messages.k00_produce import ProduceRequest
+from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic, OffsetCommitResponse
 from ottla.protocol.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -256,7 +260,7 @@ async def test_decoded_requests_are_limited_and_waiting_ones_count_against_the_b
     may_end = asyncio.Event()
 
     async def request(name: str, size: int) -> None:
-        async with large.admission(peer(), size):
+        async with large.admission(peer(), size, KEY):
             inside.append(name)
             await may_end.wait()
 
@@ -310,23 +314,136 @@ async def test_a_large_request_may_be_decoded_while_cancelled_ones_waited() -> N
     clock, budget = WorkClock(), ByteBudget()
     large = LargeRequests(clock, Turns(clock), on_this_thread, budget)
     waits = asyncio.Event()
+    inside: list[Peer] = []
 
-    async def request(requester: Peer) -> None:
-        async with large.admission(requester, limits.LARGE_REQUESTS_BYTES):
-            requester.begin_wait()
-            requester.begin_wait()
+    async def request(requester: Peer, *, pending: bool) -> None:
+        async with large.admission(requester, limits.LARGE_REQUESTS_BYTES, KEY) as admission:
+            admission.elements = 1
+            inside.append(requester)
+            if pending:
+                requester.begin_wait()
+                requester.begin_wait()
             await waits.wait()
 
-    tasks = [asyncio.ensure_future(request(peer())) for _ in range(3)]
+    peers = [peer() for _ in range(3)]
+    tasks = [asyncio.ensure_future(request(each, pending=True)) for each in peers]
     for _ in range(5):
         await asyncio.sleep(0)
-    assert budget.used == 3 * limits.LARGE_REQUESTS_BYTES
+    each_bytes = limits.LARGE_REQUESTS_BYTES + limits.DECODED_ELEMENT_BYTES
+    assert [each.waiting_bytes for each in peers] == [each_bytes] * 3
+    assert budget.used == 3 * each_bytes
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
     assert budget.used == 0
-    async with large.admission(peer(), limits.LARGE_REQUESTS_BYTES):
-        assert budget.used == limits.LARGE_REQUESTS_BYTES
+    inside.clear()
+    tasks = [asyncio.ensure_future(request(each, pending=False)) for each in peers[:2]]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert inside == peers[:1]
+    assert [each.waiting_bytes for each in peers] == [0, limits.LARGE_REQUESTS_BYTES, 0]
+    waits.set()
+    await asyncio.gather(*tasks)
+    assert (inside, budget.used) == (peers[:2], 0)
+
+
+@pytest.mark.parametrize("key", [ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.PRODUCE, ApiKey.DELETE_RECORDS])
+@pytest.mark.parametrize("closes_first", [False, True])
+async def test_a_closed_connection_releases_its_pending_request_unless_it_must_be_handled_to_its_end(
+    key: ApiKey, closes_first: bool
+) -> None:
+    clock, budget = WorkClock(), ByteBudget()
+    large = LargeRequests(clock, Turns(clock), on_this_thread, budget)
+    waits = asyncio.Event()
+    requester = peer()
+
+    async def request() -> None:
+        async with large.admission(requester, 1_000, key):
+            if closes_first:
+                requester.closed()
+            requester.begin_wait()
+            await waits.wait()
+
+    task = asyncio.ensure_future(request())
+    await asyncio.sleep(0)
+    requester.closed()
+    ends = key not in {ApiKey.PRODUCE, ApiKey.DELETE_RECORDS}
+    assert budget.used == requester.waiting_bytes == (0 if ends else 1_000)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert task.done() == ends
+    waits.set()
+    await asyncio.wait([task])
+    assert task.cancelled() == ends
+    assert (budget.used, requester.waiting_bytes, requester.on_closed) == (0, 0, {})
+
+
+async def test_the_bytes_of_a_cancelled_request_are_freed_without_garbage_collection() -> None:
+    class Frame(bytearray):
+        """Bytes to which a weak reference is possible."""
+
+    tested, requester = dispatcher(lambda ctx, request: asyncio.get_running_loop().create_future()), peer()
+    received = Frame(frame(JoinGroupRequest("g"), 5) + bytes(limits.DECODED_AT_ONCE_BYTES))
+    alive = weakref.ref(received)
+    gc.disable()
+    try:
+        found = cast("asyncio.Future[Reply]", tested.handle(requester, received))
+        del received
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert requester.waiting_bytes
+        requester.closed()
+        await asyncio.wait([found])
+        assert found.cancelled()
+        del found
+        await asyncio.sleep(0)
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
+async def test_a_request_that_waits_undecoded_is_dropped_when_its_client_disconnects_unless_it_is_a_produce() -> None:
+    handled: list[int] = []
+
+    def handle(ctx: Context, request: Any) -> object:
+        handled.append(ctx.api_key)
+        return HeartbeatResponse() if ctx.api_key == ApiKey.HEARTBEAT else None
+
+    tested = dispatcher(handle)
+    assert isinstance(tested.budget, ByteBudget)
+    heartbeat = frame(HeartbeatRequest("g"), 0) + bytes(limits.STRUCTURED_REQUEST_BYTES - 10_000)
+    produce = frame(ProduceRequest(acks=0), 9) + bytes(limits.LARGE_REQUESTS_BYTES)
+    inside = [cast("asyncio.Future[Reply]", tested.handle(peer(), heartbeat)) for _ in range(2)]
+    closing, producer = peer(), peer()
+    dropped, finished = (cast("asyncio.Future[Reply]", tested.handle(*one)) for one in ((closing, heartbeat), (producer, produce)))
+    await asyncio.sleep(0)
+    assert (closing.waiting_bytes, producer.waiting_bytes) == (len(heartbeat), 0)
+    assert tested.budget.used == 3 * len(heartbeat) + len(produce)
+    closing.closed()
+    producer.closed()
+    assert tested.budget.used == 2 * len(heartbeat) + len(produce)
+    await asyncio.wait([*inside, dropped, finished])
+    assert dropped.cancelled()
+    assert handled == [ApiKey.HEARTBEAT, ApiKey.HEARTBEAT, ApiKey.PRODUCE]
+    assert tested.budget.used == 0
+
+
+@pytest.mark.parametrize("key", [ApiKey.DELETE_GROUPS, ApiKey.OFFSET_COMMIT])
+async def test_only_some_requests_are_handled_after_their_client_has_disconnected(key: ApiKey) -> None:
+    handled: list[int] = []
+
+    def handle(ctx: Context, request: Any) -> Message:
+        handled.append(len(request.topics) if key == ApiKey.OFFSET_COMMIT else len(request.groups_names))
+        return OffsetCommitResponse() if key == ApiKey.OFFSET_COMMIT else deleted(ctx, request)
+
+    names = [f"g{number}" for number in range(MANY)]
+    commit = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic(name, partitions=[]) for name in names])
+    tested, requester = dispatcher(handle), peer()
+    message, version = (commit, 8) if key == ApiKey.OFFSET_COMMIT else (DeleteGroupsRequest(names), VERSION)
+    found = tested.handle(requester, frame(message, version))
+    requester.closed()
+    await cast("asyncio.Future[Reply]", found)
+    assert sum(handled) == (MANY if key == ApiKey.OFFSET_COMMIT else 0)
 
 
 async def test_a_bug_in_a_large_request_closes_only_its_connection() -> None:

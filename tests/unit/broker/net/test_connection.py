@@ -109,6 +109,17 @@ async def test_a_slow_reader_is_closed_when_memory_is_short_and_a_fast_one_is_no
     assert (slow.aborted, quick.aborted, other.aborted) == (True, False, False)
 
 
+async def test_no_connection_is_closed_for_memory_that_another_closed_one_releases(harness: Clocked) -> None:
+    harness.shared.budget.limit = 3 * HELD // 2
+    pipes = [Pipe(), Pipe()]
+    for pipe in pipes:
+        pipe.connect(harness.shared).data_received(b"\0\0\0\4much")
+    for _ in range(2):  # the transports' connection_lost is called later
+        harness.look()
+        assert sorted(pipe.aborted for pipe in pipes) == [False, True]
+    assert harness.shared.budget.used == HELD
+
+
 async def test_memory_that_a_slow_peer_releases_lets_others_continue(harness: Clocked) -> None:
     slow, other = Pipe(), Pipe()
     slow.connect(harness.shared).data_received(b"\0\0\0\4much")

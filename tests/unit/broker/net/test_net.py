@@ -1,16 +1,25 @@
 from __future__ import annotations
 
+import asyncio
 import socket
 import struct
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ottla.broker.api.context import Listener, Peer
+from ottla.broker.api.dispatch import Dispatcher
+from ottla.broker.api.reply import Reply
+from ottla.broker.app import Broker
 from ottla.broker.core import limits
 from ottla.broker.core.clock import MovableClock, VirtualClock
+from ottla.broker.faults.engine import Faults
 from ottla.broker.net.connection import SharedConnectionState
+from ottla.broker.net.session import ByteBudget
 from ottla.protocol.client import Client
 from ottla.protocol.codec import decode_response, encode_request
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -269,12 +278,12 @@ def test_slowly_sent_requests_do_not_block_others_and_their_memory_is_released(t
         assert running.call(lambda broker: broker.connection_count) > 1, "no more of them are closed than memory needs"
 
 
-def _long_poll(size: int) -> bytes:
-    """Return a Fetch of `size` bytes that waits. Bytes after the end of its fields are ignored, as in Kafka."""
-    topics = [FetchTopic("t", partitions=[FetchPartition(partition_max_bytes=1_000)])]
+def _long_poll(size: int, partitions: int = 1) -> bytes:
+    """Return a Fetch of at least `size` bytes that waits. Bytes after the end of its fields are ignored, as in Kafka."""
+    topics = [FetchTopic("t", partitions=[FetchPartition(index, partition_max_bytes=1_000) for index in range(partitions)])]
     request = FetchRequest(max_wait_ms=2**31 - 1, min_bytes=1, topics=topics)
     body = b"".join(encode_request(1, 12, 7, "poll", request))[4:].ljust(size, b"\0")
-    return struct.pack(">i", size) + body
+    return struct.pack(">i", len(body)) + body
 
 
 def test_large_requests_are_answered_while_the_largest_long_polls_wait(tmp_path: Path) -> None:
@@ -306,8 +315,34 @@ def test_connections_with_large_long_polls_are_closed_when_memory_is_short(tmp_p
             stack.enter_context(running.client()).send_raw(_long_poll(400_000))
             running.call_until(lambda broker, waiting=waiting: broker.services.fetch_purgatory.waiting == waiting)
         _until_closed(running, other, clock, attackers=3)
-        running.call_until(lambda broker: broker.buffered_bytes < 1_000_000)
-        assert running.call(lambda broker: broker.services.fetch_purgatory.waiting) in {1, 2}
+        assert running.call(lambda broker: broker.buffered_bytes) < 1_000_000
+        assert running.call(lambda broker: broker.services.fetch_purgatory.waiting) == 2, "no more of them are closed than memory needs"
+
+
+@pytest.mark.parametrize("partitions", [1, 2 * limits.FETCHED_AT_ONCE])
+@pytest.mark.parametrize("size", [1_000, 400_000])
+def test_a_long_poll_whose_client_disconnects_before_it_is_handled_does_not_wait(tmp_path: Path, partitions: int, size: int) -> None:
+    async def compute(work: Callable[[], Any]) -> Any:
+        return work()
+
+    replies: list[asyncio.Future[Reply]] = []
+
+    def handle(broker: Broker) -> None:
+        tested = Dispatcher(broker.services, Faults(), compute=compute)
+        tested.budget = budget
+        peer = Peer(HOST, HOST, 1, Listener("PLAINTEXT", HOST, 1))
+        found = tested.handle(peer, _long_poll(size, partitions)[4:])
+        assert isinstance(found, asyncio.Future)
+        replies.append(found)
+        peer.closed()
+
+    budget = ByteBudget()
+    with RunningBroker(tmp_path / "data") as running, running.client() as client:
+        create(client, "t", 2 * limits.FETCHED_AT_ONCE)
+        running.call(handle)
+        running.call_until(lambda _: replies[0].done())
+        assert running.call(lambda broker: broker.services.fetch_purgatory.waiting) == 0
+        assert budget.used == 0
 
 
 def test_a_request_begun_during_a_shortage_is_answered_when_slow_connections_released_memory(tmp_path: Path) -> None:
