@@ -114,6 +114,8 @@ class Session:
         self._begun_while_exhausted = False
         """Whether the frame that is only partly received was begun while the byte budget, the limit on the memory of all connections, was
         exhausted."""
+        self._arrived_while_exhausted = False
+        """Whether the byte budget was exhausted when the last bytes arrived. They may be split into frames much later."""
         self.write_blocked = False
         """True while the transport holds too many unsent bytes. The connection sets it."""
         self.throttled = False
@@ -169,6 +171,7 @@ class Session:
             if not data:
                 return
         self.unhandled += len(data)
+        self._arrived_while_exhausted = self._budget.is_exhausted()
         if self._backlog:
             self._keep_unsplit(data)
         else:
@@ -186,7 +189,7 @@ class Session:
         """Move the first frames of `data`, as many as one turn may handle, to the backlog. The bytes after them remain unsplit, because a
         frame takes 190 bytes of memory besides its own."""
         reader = self._reader
-        memory_is_short = self._budget.is_exhausted()
+        memory_is_short = self._arrived_while_exhausted
         goes_on = memory_is_short and reader.held_bytes
         frames: Sequence[Buffer]
         try:

@@ -312,6 +312,19 @@ def test_a_frame_begun_behind_very_many_complete_ones_waits_for_memory() -> None
     assert (len(harness.handled), harness.session.waits_for_memory) == (limits.REQUESTS_PER_TURN + 1, True)
 
 
+async def test_a_frame_received_before_the_shortage_is_read_to_its_end_although_it_is_split_later() -> None:
+    budget = ByteBudget(limit=50)
+    harness = Harness(budget)
+    harness.session.receive(frame(b"w") + frame(b"0"))
+    harness.session.receive(frame(b"x" * 100)[:10])
+    budget.used += 50
+    harness.pending[0].set_result([b"W"])
+    await asyncio.sleep(0)
+    harness.session.run()
+    assert (harness.handled, harness.session.unhandled) == ([b"w", b"0"], 10)
+    assert not harness.session.paused
+
+
 def test_a_lost_connection_releases_its_memory() -> None:
     budget = ByteBudget()
     harness = Harness(budget)
