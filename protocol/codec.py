@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.errors import UnsupportedVersion
+from ottla.protocol.errors import MalformedHeader, UnsupportedVersion
 from ottla.protocol.headers import RequestHeader, read_request_header, read_response_header, request_header, skip_header_tags
 from ottla.protocol.messages.registry import request_class, response_class
 from ottla.protocol.schema import Decode, Encode, Message, decoder, encoder
-from ottla.protocol.wire import Buffer
+from ottla.protocol.wire import Bad, Buffer, read_uvarint
 
 __all__ = [
     "Request",
@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 _SIZE = struct.Struct(">i")
+_SHORT = struct.Struct(">h")
+_API_AND_CORRELATION_BYTES = 8
 _SIZE_BYTES = _SIZE.size
 _SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
 
@@ -60,6 +62,24 @@ def decode_request(frame: Buffer) -> Request:
     if flexible:
         pos = skip_header_tags(buf, pos)
     return Request(header, decode(buf, pos, len(buf)))
+
+
+def acks_of(head: Buffer, version: int) -> int | None:
+    """Return `acks` of a Produce request that begins with `head`, or None if `head` does not contain it yet. A request with acks 0 has no
+    response. Only what precedes `acks` is read."""
+    message = request_class(ApiKey.PRODUCE)
+    try:
+        at = _API_AND_CORRELATION_BYTES + 2 + max(0, _SHORT.unpack_from(head, _API_AND_CORRELATION_BYTES)[0])  # after the client id
+        if version >= message.FLEXIBLE_SINCE:
+            at = skip_header_tags(memoryview(head), at)
+            length, at = read_uvarint(head, at)
+            at += max(0, length - 1)
+        elif version >= 3:
+            at += 2 + max(0, _SHORT.unpack_from(head, at)[0])
+        acks: int = _SHORT.unpack_from(head, at)[0]
+    except (MalformedHeader, Bad, IndexError, struct.error):
+        return None
+    return acks
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, msg: Message) -> list[Buffer]:

@@ -32,11 +32,10 @@ from ottla.broker.gateway.frame_stream import FrameDecision, FrameStream
 from ottla.broker.gateway.interception import InterceptedRequest, Interception
 from ottla.broker.gateway.rewriting import GSSAPI, AddressView, Steps, decoded, is_rewritten, is_understood, rewritten, run_steps, sized
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.codec import Request, decode_request, encode_response, request_class
+from ottla.protocol.codec import Request, acks_of, decode_request, encode_response
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import FrameTooLarge, MalformedHeader, ProtocolError, UnsupportedVersion
-from ottla.protocol.headers import skip_header_tags
-from ottla.protocol.wire import Bad, Buffer, read_uvarint
+from ottla.protocol.wire import Buffer
 
 _REQUEST: Final = struct.Struct(">hhi")
 _CORRELATION_ID: Final = struct.Struct(">i")
@@ -44,7 +43,6 @@ _TLS_ALERTS: Final = frozenset({0x15030100, 0x15030200, 0x15030300})
 """The first four bytes of a TLS alert (type, version, high byte of the length), read as the size of a response. The
 lowest byte is not compared."""
 _TLS_HANDSHAKES: Final = frozenset({0x16030100, 0x16030200, 0x16030300})
-_SHORT: Final = struct.Struct(">h")
 _BYTES_OF_A_FRAME: Final = 8
 """Of a frame that is decoded, so many bytes count as one frame that passes (GATEWAY_FRAMES_PER_TURN)."""
 _BEARER: Final = "OAUTHBEARER"
@@ -253,7 +251,7 @@ class GatewaySession:
         if self._interception is not None and self._interception.must_decode(api_key, version):
             return FrameDecision.WAIT if self._in_flight_requests or self._responses.in_frame else FrameDecision.COLLECT
         if api_key == ApiKey.PRODUCE:
-            acks = _acks(buf[start:end], version)
+            acks = acks_of(buf[start:end], version)
             if acks is None:
                 return _more(end - start, size, "Produce request")
             if acks == 0:
@@ -274,7 +272,7 @@ class GatewaySession:
             if request is not None:
                 self._intercept(self._interception, request, frame)
                 return
-        if api_key == ApiKey.PRODUCE and _acks(frame, version) == 0:  # no rule matches it, or the rule was removed while it arrived
+        if api_key == ApiKey.PRODUCE and acks_of(frame, version) == 0:  # no rule matches it, or the rule was removed while it arrived
             self._to_cluster += sized(frame)
             return
         self._in_flight_requests.append(in_flight)
@@ -416,21 +414,3 @@ def _more(have: int, size: int, what: str) -> FrameDecision:
     if have >= size or have > limits.GATEWAY_HEAD_BYTES:
         raise MalformedHeader(f"{what} of {size} bytes")
     return FrameDecision.MORE
-
-
-def _acks(head: memoryview, version: int) -> int | None:
-    """Return `acks` of a Produce request that begins with `head`, or None if `head` does not contain it yet. A request with acks 0 has no
-    response."""
-    message = request_class(ApiKey.PRODUCE)
-    try:
-        at = _REQUEST.size + 2 + max(0, _SHORT.unpack_from(head, _REQUEST.size)[0])  # after the client id
-        if version >= message.FLEXIBLE_SINCE:
-            at = skip_header_tags(head, at)
-            length, at = read_uvarint(head, at)
-            at += max(0, length - 1)
-        elif version >= 3:
-            at += 2 + max(0, _SHORT.unpack_from(head, at)[0])
-        acks: int = _SHORT.unpack_from(head, at)[0]
-    except (MalformedHeader, Bad, IndexError, struct.error):
-        return None
-    return acks

@@ -10,7 +10,8 @@ Rules:
 * No request is handled while unsent output is at its limit. After REQUESTS_PER_TURN requests or SLICE_MS, other connections have their
   turn. The remaining requests stay in the backlog, and the connection stops reading. One exception: while a request is pending or the
   client is throttled, one more read is accepted, because only a read detects that the peer has closed the connection. The exception does
-  not apply if a Produce is in the backlog: the peer may close the connection behind a Produce with acks=0, which must still be handled.
+  not apply while a Produce with acks=0 is pending, or the client is throttled, if a Produce is in the backlog: the peer may close the
+  connection behind a Produce with acks=0, which must still be handled.
 * Behind unhandled requests, received bytes are stored without being split into frames, so that the memory of very many small frames is
   that of their bytes.
 * Invalid bytes, or a handler's reply CLOSE, end the session after everything before them is answered. No later frame is handled.
@@ -27,6 +28,7 @@ from ottla.broker.api.reply import CLOSE, Action, FinalResponse, Reply
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import acks_of
 from ottla.protocol.errors import FrameTooLarge, ProtocolError
 from ottla.protocol.frame import PREFIX_BYTES, FrameReader
 from ottla.protocol.wire import Buffer
@@ -105,6 +107,8 @@ class Session:
         """The error of a frame with an invalid size that follows the backlog; None without such a frame. The session ends with this error
         when the backlog is handled."""
         self._pending: PendingReply | None = None
+        self._pending_has_no_response = False
+        """Whether the pending request is a Produce with acks=0. It does not wait for anybody but this broker."""
         self._out: list[Buffer] = []
         self._out_bytes = 0
         self._accounted = 0
@@ -142,7 +146,10 @@ class Session:
         if self._ending or self._frame_error is not None or self.waits_for_memory:
             return True
         if self._pending is not None or self.throttled:
-            return self.unhandled >= limits.READ_CHUNK_BYTES or any(frame[:2] == _PRODUCE_KEY for frame in self._backlog)
+            if self.unhandled >= limits.READ_CHUNK_BYTES:
+                return True
+            handles_soon = self._pending is None or self._pending_has_no_response
+            return handles_soon and any(frame[:2] == _PRODUCE_KEY for frame in self._backlog)
         return bool(self._backlog) or self.write_blocked or self._out_bytes >= limits.WRITE_HIGH_BYTES
 
     @property
@@ -252,6 +259,8 @@ class Session:
                     self._out_bytes += len(buffer)
             elif reply is not None:
                 self._take(reply)
+                if self._pending is not None:
+                    self._pending_has_no_response = frame[:2] == _PRODUCE_KEY and acks_of(frame, int.from_bytes(frame[2:4], "big")) == 0
             if backlog:
                 if self._spent_ns() >= turn_end_ns:
                     break

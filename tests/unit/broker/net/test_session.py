@@ -32,8 +32,8 @@ class Harness:
     def handle(self, data: Buffer) -> Reply | asyncio.Future[Reply]:
         body = bytes(data)
         self.handled.append(body)
-        match body[:1]:
-            case b"w":
+        match body[-4:] if body.endswith(b"wait") else body[:1]:
+            case b"w" | b"wait":
                 future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
                 self.pending.append(future)
                 return future
@@ -132,16 +132,29 @@ async def test_a_bounded_amount_is_read_behind_a_pending_request(harness: Harnes
     assert harness.handled == [b"w", b"a"]
 
 
-async def test_nothing_is_read_behind_a_produce_that_waits(harness: Harness) -> None:
+def waiting_produce(acks: int) -> bytes:
+    """A Produce request of version 3 that the handler answers later. Its client and transactional ids are null."""
+    return struct.pack(">hhihhh", 0, 3, 1, -1, -1, acks) + b"wait"
+
+
+async def test_nothing_is_read_behind_a_produce_that_waits_for_one_without_response(harness: Harness) -> None:
     """A producer may close its connection behind it; with acks=0, it does not wait for a response."""
-    harness.session.receive(frame(b"w"))
+    harness.session.receive(frame(waiting_produce(acks=0)))
     assert not harness.session.paused
     harness.session.receive(frame(b"\0\3 metadata") + frame(b"\0\0 produce"))
     assert harness.session.paused
     harness.pending[0].set_result(None)
     await asyncio.sleep(0)
     harness.session.run()
-    assert harness.handled == [b"w", b"\0\3 metadata", b"\0\0 produce"]
+    assert harness.handled[1:] == [b"\0\3 metadata", b"\0\0 produce"]
+    assert not harness.session.paused
+
+
+@pytest.mark.parametrize("first", [b"w", waiting_produce(acks=-1), waiting_produce(acks=1)])
+async def test_a_disconnection_behind_a_request_that_may_wait_long_is_noticed(harness: Harness, first: bytes) -> None:
+    harness.session.receive(frame(first))
+    harness.session.receive(frame(b"\0\0 produce"))
+    assert len(harness.pending) == 1
     assert not harness.session.paused
 
 
