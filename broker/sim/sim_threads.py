@@ -35,6 +35,8 @@ class SimThreads(Executor):
 
     def _do(self, done: Future[T], work: Callable[[], T]) -> None:
         self._waiting.pop(done, None)
+        if not done.set_running_or_notify_cancel():  # work that has begun cannot be cancelled, as in a real pool
+            return
         try:
             result = work()
         except ProcessKilled:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from ottla.broker.sim.loop import Process, SimLoop, SimulationStuck
+from ottla.broker.sim.sim_threads import SimThreads
 
 
 @pytest.fixture
@@ -92,3 +93,17 @@ def test_uncaught_exceptions_are_recorded(loop: SimLoop) -> None:
 
     loop.run_until_complete(work())
     assert [repr(failure["exception"]) for _, failure in loop.failures] == ["ValueError('x')"]
+
+
+@pytest.mark.parametrize(("cancelled_at_us", "runs"), [(5, 0), (15, 1)])
+def test_work_on_a_simulated_thread_can_be_cancelled_until_it_begins(loop: SimLoop, cancelled_at_us: int, runs: int) -> None:
+    done: list[str] = []
+
+    async def work() -> None:
+        result = loop.run_in_executor(SimThreads(loop, lambda: 10), done.append, "done")
+        await tick(loop, cancelled_at_us)
+        result.cancel()
+        await tick(loop, 30)
+
+    loop.run_until_complete(work())
+    assert (len(done), loop.failures) == (runs, [])
