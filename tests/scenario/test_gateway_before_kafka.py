@@ -11,6 +11,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 
+from client_compat.differential.scenarios.common import until
 from client_compat.kafka.cluster import Cluster, running
 from client_compat.support.ports import free_port
 from ottla.broker.testing.in_process_gateway import InProcessGateway
@@ -124,6 +125,9 @@ def test_gateways_responses_equal_the_clusters_except_for_addresses(cluster: Clu
         (ApiVersionsRequest("test", "1"), 4),
     ]
     with Client(HOST, gateway.node.ports[0]) as through, Client(HOST, cluster.brokers[0].process.port) as beside:
+        for _ in until("the group has a coordinator"):  # the first request creates __consumer_offsets
+            if not beside.call(FindCoordinatorRequest(coordinator_keys=["g"]), 6).coordinators[0].error_code:
+                break
         for request, version in requests:
             given, expected = through.call(request, version), beside.call(request, version)
             own = {port: node_id for node_id, port in gateway.call(lambda node: node.book.ports).items()}
