@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from ottla.broker.core import limits
 from ottla.broker.core.descriptors import allow_open_files
-from ottla.broker.core.heap import keep_freed_memory
+from ottla.broker.core.heap import configure_malloc
 
 logger = logging.getLogger("ottla.broker")
 
@@ -114,7 +114,7 @@ async def _until_stopped(node: ServingNode, port_file: Path | None) -> None:
     stopped = asyncio.ensure_future(stop.wait())
     await asyncio.wait([stopped], timeout=limits.WARM_UP_AFTER_MS / 1000)  # not by the node's timers, which a rewind replaces
     if not stopped.done():
-        keep_freed_memory()
+        configure_malloc()
         await node.warm_up()
         gc.collect()  # a dataclass with slots replaces its class, and the first one is garbage
         gc.freeze()

@@ -31,6 +31,7 @@ from typing import Final, TypeVar
 from ottla.broker.app import Broker
 from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.controller_node import ControllerNode
+from ottla.broker.core.heap import configure_malloc
 from ottla.broker.testing.cluster import InProcessCluster
 from ottla.broker.testing.in_process import InProcessBroker
 from tests.support.soak_clients import SoakClients
@@ -268,6 +269,7 @@ def main() -> int:
     parser.add_argument("--days", type=int, default=WEEK_DAYS)
     parser.add_argument("--ticks", type=int, default=TICKS_A_DAY, help="ticks of a day, at least 8")
     given = parser.parse_args()
+    configure_malloc()  # as `ottla serve` does
     logging.disable(logging.ERROR)  # at every jump of the clocks, nodes log that others did not answer for that long
     first, last = live(given.days, given.ticks, lambda line: print(line, flush=True))
     print(table(first, last))
