@@ -74,40 +74,54 @@ class Offsets:
     def __init__(self) -> None:
         self.committed = OffsetTable()
         self._pending: dict[int, OffsetTable] = {}
+        self._producers_of: dict[str, dict[tuple[str, int], dict[int, None]]] = {}
+        """The producer ids with a pending offset, by group and (topic, partition). Without them, each look-up of a partition would search
+        every open transaction."""
 
     def put(
         self, group: str, topic: str, partition: int, value: OffsetCommitValue, *, record_offset: int, producer_id: int = NO_PRODUCER_ID
     ) -> None:
         """Store the committed offset `value` of a partition, as its record says. If `producer_id` is given, the offset is pending until
         that producer's transaction ends. `record_offset` is the offset of the record in `__consumer_offsets`."""
-        table = self.committed if producer_id == NO_PRODUCER_ID else self._pending.setdefault(producer_id, OffsetTable())
+        table = self.committed
+        if producer_id != NO_PRODUCER_ID:
+            table = self._pending.setdefault(producer_id, OffsetTable())
+            self._producers_of.setdefault(group, {}).setdefault((topic, partition), {})[producer_id] = None
         table.put(group, topic, partition, Committed(value, record_offset))
 
     def remove(self, group: str, topic: str, partition: int) -> None:
         self.committed.remove(group, topic, partition)
-        for pending in self._pending.values():
-            pending.remove(group, topic, partition)
+        for producer_id in list(self._producers_of.get(group, {}).get((topic, partition), ())):
+            self._pending[producer_id].remove(group, topic, partition)
+            self._forget_producer(producer_id, group, topic, partition)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """Apply a transaction marker: the producer's pending offsets become committed, or are discarded."""
         for group, topic, partition, pending in self._pending.pop(producer_id, OffsetTable()):
+            self._forget_producer(producer_id, group, topic, partition)
             before = self.committed.get(group, topic, partition)
             if commit and (before is None or pending.record_offset > before.record_offset):
                 self.committed.put(group, topic, partition, pending)
 
+    def _forget_producer(self, producer_id: int, group: str, topic: str, partition: int) -> None:
+        of_group = self._producers_of[group]
+        producers = of_group[topic, partition]
+        del producers[producer_id]
+        if not producers:
+            del of_group[topic, partition]
+            if not of_group:
+                del self._producers_of[group]
+
     def has_pending(self, group: str, topic: str, partition: int) -> bool:
-        return any(table.get(group, topic, partition) is not None for table in self._pending.values())
+        return (topic, partition) in self._producers_of.get(group, ())
 
     def has_open_transaction(self, group: str) -> bool:
-        return any(group in table for table in self._pending.values())
+        return group in self._producers_of
 
     def keys_of(self, group: str) -> list[tuple[str, int]]:
         """Return every (topic, partition) for which the group has a committed or pending offset, without duplicates."""
-        keys: dict[tuple[str, int], None] = {}
-        for table in (self.committed, *self._pending.values()):
-            for topic, partitions in table.of_group(group).items():
-                keys.update(((topic, partition), None) for partition in partitions)
-        return list(keys)
+        committed = ((topic, partition) for topic, partitions in self.committed.of_group(group).items() for partition in partitions)
+        return list(dict.fromkeys([*committed, *self._producers_of.get(group, ())]))
 
     def keys_of_topic(self, topic: str, topic_id: bytes) -> list[tuple[str, int]]:
         """Return every (group, partition) with a committed or pending offset of this topic, without duplicates. An offset that was

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.broker.groups.group_records import OffsetCommitValue
-from ottla.broker.groups.offsets import Offsets
+from ottla.broker.groups.offsets import Offsets, OffsetTable
 
 DAY_MS = 24 * 60 * 60 * 1000
 T, RECREATED = b"t" * 16, b"r" * 16
@@ -81,6 +81,33 @@ def test_a_tombstone_removes_committed_and_pending_offsets(offsets: Offsets) -> 
     offsets.end_transaction(7, commit=True)
     assert committed(offsets) is None
     assert offsets.keys_of("g") == []
+
+
+def test_a_look_up_does_not_search_every_open_transaction(offsets: Offsets, monkeypatch: pytest.MonkeyPatch) -> None:
+    for producer_id in range(100):
+        offsets.put("g", "t", producer_id % 2, value(1), record_offset=producer_id, producer_id=producer_id)
+    searched = []
+    for name in ("get", "of_group", "remove", "__contains__"):
+        original = getattr(OffsetTable, name)
+        monkeypatch.setattr(OffsetTable, name, lambda *args, original=original: searched.append(args) or original(*args))
+    assert offsets.has_pending("g", "t", 0)
+    assert not offsets.has_pending("g", "u", 0)
+    assert offsets.has_open_transaction("g")
+    assert not offsets.has_open_transaction("h")
+    assert offsets.keys_of("g") == [("t", 0), ("t", 1)]
+    offsets.remove("g", "u", 0)
+    assert len(searched) < 10
+
+
+def test_a_partition_is_unstable_until_its_last_transaction_ends(offsets: Offsets) -> None:
+    offsets.put("g", "t", 0, value(1), record_offset=0, producer_id=7)
+    offsets.put("g", "t", 0, value(2), record_offset=1, producer_id=8)
+    offsets.put("g", "t", 0, value(3), record_offset=2, producer_id=7)
+    offsets.end_transaction(7, commit=True)
+    assert offsets.has_pending("g", "t", 0)
+    offsets.end_transaction(8, commit=True)
+    assert not offsets.has_open_transaction("g")
+    assert committed(offsets) == 3
 
 
 def test_tombstone_of_an_uncommitted_offset_changes_nothing(offsets: Offsets) -> None:
