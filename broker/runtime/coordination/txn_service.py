@@ -46,6 +46,10 @@ from ottla.protocol.error_codes import ErrorCode
 EXPIRY_BATCH_BYTES = 16 * 1024
 """The most bytes of expired transactional ids that are deleted by one batch of tombstones, as in Kafka; a single id may be longer."""
 
+_OF_PARTITION = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+"""Errors of an append that every other append to the partition of `__transaction_state` would get, too. Another error concerns one
+transactional id only, for example that its record is too large."""
+
 T = TypeVar("T")
 Verified = dict[TopicPartition, ErrorCode]
 
@@ -263,35 +267,33 @@ class TxnService:
     # --- timeouts and expiry --------------------------------------------------------------------------------------------------
 
     async def _abort_timed_out(self) -> None:
-        """Abort all transactions that have timed out, a bounded number per turn of the event loop."""
-        while not self._abort_some():
-            await pause(self._timers, self._clock, 1)
-
-    def _abort_some(self) -> bool:
-        """Abort at most TIMED_OUT_TRANSACTIONS_PER_TURN timed-out transactions. Return False if there are more, which the caller aborts in
-        a later turn of the event loop. After a failed append, the partition's other transactions are tried again at the next periodic
-        check.
+        """Abort all transactions that have timed out, at most TIMED_OUT_TRANSACTIONS_PER_TURN per turn of the event loop. Those that
+        cannot be aborted now are tried again at the next periodic check.
         """
         now_ms = self._clock.now_ms()
         left = limits.TIMED_OUT_TRANSACTIONS_PER_TURN
         for shard in self.shards.serving():
             for txn in shard.machine.timed_out(now_ms):
                 if not left:
-                    return False
+                    await pause(self._timers, self._clock, 1)
+                    left = limits.TIMED_OUT_TRANSACTIONS_PER_TURN
+                left -= 1
+                if shard.partition.removed or shard.machine.transactions.get(txn.transactional_id) is not txn:
+                    continue  # this has changed during the pause
                 with self._nursery.step("abort of transaction %r", txn.transactional_id):
                     if not self._abort(shard, txn, now_ms):
                         break
-                left -= 1
-        return True
 
     def _abort(self, shard: _Shard, txn: Transaction, now_ms: int) -> bool:
+        """Abort a transaction that has timed out. Return False if its partition of `__transaction_state` accepts no records now, so that
+        its other transactions need not be tried."""
         logger.info("Transaction %r of producer %d timed out", txn.transactional_id, txn.producer_id)
         try:
             aborted = decide.fence_and_abort(txn, self._transaction_version(), self._producer_ids.generate, now_ms)
             self._write(shard, aborted)
         except Rejected as error:
             logger.warning("Transaction %r cannot be aborted yet: %s", txn.transactional_id, error)
-            return False
+            return error.code not in _OF_PARTITION
         return True
 
     def _forget_expired(self, shard: _Shard) -> None:

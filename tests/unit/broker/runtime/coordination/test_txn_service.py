@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,19 @@ async def test_a_thousand_timeouts_take_bounded_turns(opened: TxnDir) -> None:
     assert {txn.state for txn in opened.txns.all_transactions()} == {TxnState.COMPLETE_ABORT}
     assert opened.is_stable(A)
     assert opened.outcomes(A) == [ControlType.ABORT] * count
+
+
+async def test_a_transaction_whose_abort_is_too_large_does_not_hold_up_other_timeouts(opened: TxnDir) -> None:
+    big, small = opened.init("big"), opened.init("small")
+    opened.add(big, *[("t" * 249, index) for index in range(100)], transactional_id="big")
+    opened.add(small, A, transactional_id="small")
+    opened.write(small, A)
+    log = opened.partitions.get("__transaction_state", 0).log
+    log.config = replace(log.config, max_message_bytes=400)
+    await opened.pass_ms(TIMEOUT_MS + CHECK_MS)
+    assert opened.transaction("big").state is TxnState.ONGOING
+    assert opened.transaction("small").state is TxnState.COMPLETE_ABORT
+    assert opened.is_stable(A)
 
 
 async def test_an_unused_transactional_id_expires_after_a_week(opened: TxnDir, tmp_path: Path, files: MemoryFiles) -> None:
