@@ -532,10 +532,11 @@ class PartitionLog:
         if offset <= self.log_start_offset and offset < self.segments.first.base_offset:
             self.restart_at(offset, now_ms)
             return
-        gone = [s for s in self.segments if s.base_offset > offset]
-        kept = self.segments[self.segments.floor_number(offset)]
+        kept, *gone = self.segments.from_offset(offset)
         found = kept.find(offset)
-        end = offset if found is None else found[1].base_offset
+        end = offset if found is None else min(offset, found[1].base_offset)  # compaction may have removed the batch with `offset`
+        for segment in reversed(gone):  # the newest first, and before the cut, so that a kill in between leaves no gap
+            segment.remove()
         if found is not None:
             kept.truncate_at(found[0], end)
         self._apply_truncation(gone, end)
@@ -553,12 +554,11 @@ class PartitionLog:
         self._apply_truncation([], offset)
 
     def _apply_truncation(self, gone: list[Segment], end: int) -> None:
-        """Remove the segments `gone`, and update the state in memory for the log end `end`. The last segment kept is truncated already."""
+        """Update the state in memory for the log end `end`. The files are truncated already, and those of the segments `gone` removed."""
         self.generation += 1
         self.on_change()
-        for segment in gone:
-            segment.remove()
         if gone:
+            self._names_synced = False
             self.segments.replace(gone, [])
         self._on_truncation((self.topic, self.partition), self.segments.active.base_offset)
         self._reader.forget_positions()

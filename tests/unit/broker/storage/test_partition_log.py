@@ -487,6 +487,13 @@ def test_truncating_removes_the_batch_with_the_offset_and_all_after_it(tmp_path:
     assert harness.log.log_end_offset == end + 2
 
 
+def test_truncating_at_an_offset_that_compaction_removed_ends_the_log_there(harness: LogHarness) -> None:
+    harness.append(batch())
+    harness.log.append((5).to_bytes(8) + batch()[8:], origin=Origin.REPLICATION, leader_epoch=0, now_ms=NOW_MS)
+    harness.log.truncate_to(3, NOW_MS)
+    assert (read(harness, 0), harness.log.log_end_offset, harness.log.size_bytes) == ([0], 3, BATCH)
+
+
 @pytest.mark.parametrize("offset", [2, 3])
 def test_truncating_at_or_past_the_end_removes_an_epoch_that_started_there(harness: LogHarness, offset: int) -> None:
     """KAFKA-10706, scenario 5: the leader of that epoch has appended nothing."""

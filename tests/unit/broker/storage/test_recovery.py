@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -424,6 +426,36 @@ def test_flushed_batches_survive_a_power_loss_and_partial_ones_do_not(tmp_path: 
     assert harness.log.log_end_offset == point == 7
     assert producers(harness.log)[7][1] == 6
     assert harness.append(batch(7, 0, 7)).first_offset == 7
+
+
+def test_a_kill_during_a_truncation_leaves_no_gap() -> None:
+    class Killed(Exception):
+        pass
+
+    for calls in count():
+        files = MemoryFiles()
+        harness = LogHarness(Path("/data/topic-0"), SMALL, files)
+        for i in range(15):
+            harness.append(batch(7, 0, i))
+        harness.log.flush()
+        left = iter(range(calls))
+
+        def call(operation: str, path: Path, left: Iterator[int] = left) -> None:
+            if operation != "read" and next(left, None) is None:
+                raise Killed
+
+        files.on_call = call
+        try:
+            harness.log.truncate_to(2, NOW_MS)
+        except Killed:
+            files.heal()
+            files.process_died()
+            harness.open(clean=False, recovery_point=15)
+            assert offsets(harness) == list(range(harness.log.log_end_offset)), f"killed after {calls} calls"
+            assert harness.log.log_end_offset >= 2
+        else:
+            assert calls > 6, "several segments are removed"
+            return
 
 
 def test_a_directory_on_a_read_only_disk_can_be_read(tmp_path: Path) -> None:
