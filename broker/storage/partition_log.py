@@ -413,7 +413,7 @@ class PartitionLog:
         self._snapshot_for_flush()
         moves = self.log_end_offset
         fds, paths = list[int](), list[Path]()
-        for segment in self.segments.from_offset(self.recovery_point):
+        for segment in self.segments.from_offset(self.recovery_point - 1):  # a roll at the recovery point added to a synced segment's index
             try:
                 segment.save_indexes()
             except OSError:  # the data is synced anyway; the recovery point stays, and a restart rebuilds the indexes
@@ -428,7 +428,7 @@ class PartitionLog:
         self.snapshots.unsynced.clear()
         if not self.epochs.synced:
             paths.append(self.epochs.path)
-            self.epochs.synced = True
+            self.epochs.synced, self._names_synced = True, False  # the file was replaced by a rename
         if not self._names_synced:
             paths.append(self.directory / PARTITION_METADATA)
         directory = None if self._names_synced else self.directory

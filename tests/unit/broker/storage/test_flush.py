@@ -326,6 +326,44 @@ def test_a_synced_segments_first_aborted_transaction_survives_a_power_loss(is_fu
     assert harness.log.read(0, 1000, isolation=Isolation.READ_COMMITTED).aborted == [(7, 0)]
 
 
+def test_the_greatest_timestamp_of_a_segment_that_was_rolled_after_a_flush_survives_a_power_loss() -> None:
+    harness, files = memory_harness()
+    harness.append(batch())
+    harness.log.flush()
+    harness.log.roll(NOW_MS)
+    harness.append(batch(timestamp=NOW_MS - 1))
+    harness.log.flush()
+    files.power_loss()
+    harness.open(clean=False, recovery_point=2)
+    assert harness.log.offset_for_timestamp(NOW_MS).offset == 0
+
+
+def test_the_leader_epochs_of_flushed_batches_survive_a_power_loss() -> None:
+    """A restart does not read them from the batches. With another start offset of an epoch, followers would not truncate their logs."""
+    harness, files = memory_harness(LogConfig(index_interval_bytes=0))
+    harness.append(batch())
+    harness.log.flush()
+    for _ in range(3):
+        harness.log.append(batch(), origin=Origin.CLIENT, leader_epoch=1, now_ms=NOW_MS)
+    harness.log.flush()
+    files.power_loss()
+    harness.open(clean=False, recovery_point=4)
+    assert harness.log.epochs.entries == ((0, 0), (1, 1))
+
+
+def test_segments_that_a_truncation_removed_before_a_flush_do_not_return_after_a_power_loss() -> None:
+    harness, files = memory_harness(LogConfig(segment_bytes=2 * BATCH))
+    for _ in range(4):
+        harness.append(batch())
+    harness.log.flush()
+    harness.log.truncate_to(1, NOW_MS)
+    harness.append(batch())
+    harness.log.flush()
+    files.power_loss()
+    harness.open(clean=False, recovery_point=2)
+    assert harness.log.log_end_offset == 2
+
+
 def test_a_flush_after_much_data_saves_the_producers_too(harness: LogHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.storage.partition_log.SNAPSHOT_EVERY_BYTES", 2 * BATCH)
     for i in range(6):
