@@ -3,7 +3,8 @@
 
 Invariants:
 * After a clean shutdown batches and indexes are not verified. After any other shutdown every batch from the recovery point on is verified,
-  and the log is truncated at the first invalid batch; later segments are removed. All removed bytes are reported as `Damage`.
+  and the log is truncated at the first invalid batch; later segments are removed, and an empty last one that does not continue the log.
+  All removed bytes are reported as `Damage`.
 * Damage never prevents the start; only an error of the disk (`OSError`) does.
 """
 
@@ -236,16 +237,33 @@ def _recover(load: _Loading, segments: SegmentList, suspect: set[int]) -> int:
 def _check_segments(load: _Loading, segments: SegmentList, todo: list[Segment], suspect: set[int]) -> int:
     for segment in todo:
         point = 0 if segment.base_offset in suspect else load.request.recovery_point
-        if not _check_segment(load, segments, segment, point):
+        end, cut = _check_segment(load, segments, segment, point)
+        following = segments.next_base(segment)
+        if cut or (following is not None and following < end and not load.request.clean):  # it was truncated, which a power loss undid
             _drop_after(load, segments, segment)
             break
         if segment is not segments.active:
             segment.finish()
+    _drop_empty_after_gap(load, segments)
     return segments.active.resume()
 
 
-def _check_segment(load: _Loading, segments: SegmentList, segment: Segment, recovery_point: int) -> bool:
-    """Verify a segment's batches from offset `recovery_point` on, and rebuild its indexes from there. Return False if it was truncated."""
+def _drop_empty_after_gap(load: _Loading, segments: SegmentList) -> None:
+    """Remove the active segment if it is empty and the segment before it ends below its base offset. A power loss can take the unsynced end
+    of a segment and keep the name of the one that the log was rolled to. A replica would never fetch the records in such a gap.
+
+    A gap before records proves nothing: compaction makes gaps, but keeps the last offset below the active segment.
+    """
+    last = segments.active
+    if load.request.clean or last.size or len(segments) == 1 or last.base_offset <= load.request.recovery_point:
+        return
+    if segments[-2].resume() < last.base_offset:
+        _drop_after(load, segments, segments[-2])
+
+
+def _check_segment(load: _Loading, segments: SegmentList, segment: Segment, recovery_point: int) -> tuple[int, bool]:
+    """Verify a segment's batches from offset `recovery_point` on, and rebuild its indexes from there. Return its end offset, and whether it
+    was truncated."""
     good = segment.trust_indexes_below(recovery_point) if recovery_point > segment.base_offset else segment.distrust_indexes()
     start = end = segment.header_at(good).base_offset if good else segment.base_offset
     interval = load.request.config.index_interval_bytes
@@ -267,7 +285,7 @@ def _check_segment(load: _Loading, segments: SegmentList, segment: Segment, reco
         cut = True
     if transactions:
         _rebuild_txn_index(load, segments, segment, start)
-    return not cut
+    return end, cut
 
 
 def _checksum_ok(data: memoryview, header: BatchHeader) -> bool:
@@ -294,11 +312,11 @@ def _rebuild_txn_index(load: _Loading, segments: SegmentList, segment: Segment, 
 
 
 def _drop_after(load: _Loading, segments: SegmentList, last: Segment) -> None:
-    """Remove all segments after `last`, which was truncated: a log continues without gaps from segment to segment."""
+    """Remove all segments after `last`, which was truncated or lost its end: a log continues without gaps from segment to segment."""
     gone = [s for s in segments if s.base_offset > last.base_offset]
     for segment in gone:
         _remove(load, segment)
-        load.found(segment.path, "follows a truncated segment; removed", 0, segment.size)
+        load.found(segment.path, "does not continue the segment before it; removed", 0, segment.size)
     if gone:
         segments.replace(gone, [])
 

@@ -458,6 +458,50 @@ def test_a_kill_during_a_truncation_leaves_no_gap() -> None:
             return
 
 
+@pytest.mark.parametrize("torn", [b"", b"torn"])
+def test_a_power_loss_that_keeps_only_the_name_of_the_new_segment_leaves_no_gap(torn: bytes) -> None:
+    """A replica would fetch from the new segment's base offset on, and never get the records before it that the power loss took."""
+    files = MemoryFiles()
+    harness = LogHarness(Path("/data/topic-0"), LogConfig(), files)
+    harness.append(batch())
+    harness.log.flush()
+    harness.append(batch())
+    harness.log.roll(NOW_MS)
+    files.write(harness.file(".log", 2), torn, sync=True)
+    files.sync_dir(harness.directory)
+    files.power_loss()
+    harness.open(clean=False, recovery_point=1)
+    assert (offsets(harness), harness.log.log_end_offset) == ([0], 1)
+    assert [finding.file for finding in harness.findings][-1] == harness.file(".log", 2)
+    assert harness.append(batch()).first_offset == 1
+
+
+def test_a_gap_before_records_is_kept(tmp_path: Path) -> None:
+    """Compaction makes such gaps, too."""
+    harness = LogHarness(tmp_path / "topic-0", LogConfig(segment_bytes=2 * len(batch())))
+    for _ in range(3):
+        harness.append(batch())
+    harness.log.close()
+    harness.file(".log").write_bytes(harness.file(".log").read_bytes()[: len(batch())])
+    harness.open(clean=False, recovery_point=0)
+    assert offsets(harness) == [0, 2]
+
+
+def test_a_removed_segment_that_a_power_loss_brings_back_is_removed_again(tmp_path: Path) -> None:
+    harness = LogHarness(tmp_path / "topic-0", LogConfig(segment_bytes=4 * len(batch())))
+    for _ in range(6):
+        harness.append(batch())
+    old = harness.file(".log", 4).read_bytes()
+    harness.log.truncate_to(1, NOW_MS)
+    harness.log.config = LogConfig()
+    for _ in range(6):
+        harness.append(batch(size=20))
+    harness.file(".log", 4).write_bytes(old)
+    harness.log.release()
+    harness.open(clean=False, recovery_point=1)
+    assert (harness.log.segments.base_offsets, harness.log.log_end_offset) == ((0,), 7)
+
+
 def test_a_directory_on_a_read_only_disk_can_be_read(tmp_path: Path) -> None:
     files = MemoryFiles()
     harness = LogHarness(tmp_path / "topic-0", SMALL, files)
