@@ -138,11 +138,16 @@ class BrokerConfigs:
         return {name for name in {*before, *now} if before.get(name) != now.get(name)}
 
     def _in_force(self, key: ConfigKey) -> Value:
+        value = self.dynamic_value(key)
+        return self._started.get(key.name) if value is None else value
+
+    def dynamic_value(self, key: ConfigKey) -> Value:
+        """Return the valid value that was set dynamically for this broker, or else for all brokers; None if there is none. An invalid one
+        is skipped and logged: Kafka's controller stores any text that a client sends to it directly."""
         for layer in (self.of_this_broker(), self.cluster_wide()):
             if key.name in layer:
                 try:
                     return key.parse(layer[key.name])
                 except InvalidConfig as error:
-                    # Another program stored a value that is not valid here: start without it, and log it.
                     log.warning("ignoring the stored value: %s", error)
-        return self._started.get(key.name)
+        return None

@@ -12,6 +12,7 @@ from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import Timers
 from ottla.broker.replication.brokers import Brokers
+from ottla.broker.replication.throttle import Throttle, Throttles
 from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partition import ClusterContext, Partition
@@ -51,6 +52,7 @@ class ClusterBrokerDir:
         self.brokers = Brokers()
         context = ClusterContext(self.brokers, lambda partition: None, self._has)
         self.partitions = Partitions(self.flusher, self.clock, context)
+        self.throttles = Throttles(Throttle(11, 1_000), Throttle(11, 1_000))
         self.fetchers = NotedFetchers()
         self.publisher = Publisher(
             self.catalog,
@@ -60,6 +62,7 @@ class ClusterBrokerDir:
             flusher=self.flusher,
             nursery=Nursery(Timers(), self.clock, lambda _: None),
             brokers=self.brokers,
+            throttles=self.throttles,
         )
         self.publisher.fetchers = self.fetchers
         self._loader = MetadataLoader()

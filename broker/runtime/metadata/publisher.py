@@ -31,7 +31,7 @@ from ottla.broker.configs.topic_config import effective_log_config, usable_overr
 from ottla.broker.core import limits
 from ottla.broker.core.log_config import INT64_MAX, LogConfig
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.settings import STORED_SETTINGS, BrokerSettings
 from ottla.broker.core.topic_keys import TOPIC_KEYS
 from ottla.broker.replication.brokers import BrokerLiveness, Brokers
 from ottla.broker.replication.leadership import Registration
@@ -397,9 +397,9 @@ class Publisher:
         if self._throttles is None:
             return
         node, topics = self._settings.node_id, list(topics)
-        rates = {**self._catalog.configs(ResourceType.BROKER, ""), **self._catalog.configs(ResourceType.BROKER, str(node))}
         for side, throttle in self._throttles._asdict().items():
-            throttle.rate = int(rates.get(f"{side}.replication.throttled.rate", NO_LIMIT))
+            rate = self._broker_configs.dynamic_value(STORED_SETTINGS[f"{side}.replication.throttled.rate"])
+            throttle.rate = rate if isinstance(rate, int) else NO_LIMIT
             for topic in topics:
                 replicas = self._catalog.configs(ResourceType.TOPIC, topic).get(f"{side}.replication.throttled.replicas", "")
                 throttle.cover(topic, [each.strip() for each in replicas.split(",") if each.strip()], node)

@@ -22,6 +22,7 @@ from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.brokers import BrokerLiveness
 from ottla.broker.replication.purgatory import Condition
+from ottla.broker.replication.throttle import NO_LIMIT
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord
@@ -29,6 +30,7 @@ from tests.support.cluster_broker_dirs import ClusterBrokerDir, TopicPartition, 
 from tests.support.metadata_images import level
 
 ID, NEW_ID = b"i" * 16, b"n" * 16
+FOLLOWERS_RATE = "follower.replication.throttled.rate"
 START = [level(30), broker(1), broker(2), TopicRecord("t", ID)]
 
 
@@ -215,6 +217,18 @@ async def test_topic_configs_reach_open_and_later_logs(member: ClusterBrokerDir)
     for index in range(2):
         config = member.partitions.get("t", index).log.config
         assert (config.retention_ms, config.max_message_bytes) == (7, 99)
+
+
+async def test_an_invalid_replication_quota_is_ignored_and_blocks_no_other_setting(member: ClusterBrokerDir) -> None:
+    invalid = ConfigRecord(ResourceType.BROKER, "", "leader.replication.throttled.rate", "fast")
+    await member.publish(*START, partition(ID, 0, [1, 2]), invalid, ConfigRecord(ResourceType.BROKER, "", FOLLOWERS_RATE, "5"))
+    assert member.throttles.leader.rate == NO_LIMIT
+    assert member.throttles.follower.rate == 5
+    await member.publish(
+        ConfigRecord(ResourceType.TOPIC, "t", "retention.ms", "7"), ConfigRecord(ResourceType.BROKER, "1", FOLLOWERS_RATE, "x")
+    )
+    assert member.partitions.get("t", 0).log.config.retention_ms == 7
+    assert member.throttles.follower.rate == 5, "the invalid value of this broker hides that of all brokers"
 
 
 async def test_listeners_are_notified_of_changed_client_metrics_subscriptions(member: ClusterBrokerDir) -> None:
