@@ -90,12 +90,18 @@ class Catalog:
     def apply(self, records: Iterable[MetadataRecord]) -> ImageChanges:
         """Apply metadata records to the image as one change, and return the changes of the image. Raises `InconsistentRecord` if a record
         contradicts earlier ones; the image is then unchanged."""
+        image, changes = self.following(records)
+        self.publish(image, changes)
+        return changes
+
+    def following(self, records: Iterable[MetadataRecord]) -> tuple[MetadataImage, ImageChanges]:
+        """Return the image that follows with these records, and its changes. The catalog's image is unchanged. Raises `InconsistentRecord`
+        if a record contradicts earlier ones."""
         delta = ImageDelta(self.image)
         for record in records:
             delta.apply(record)
         changes = delta.changes()
-        self.publish(delta.finish(), changes)
-        return changes
+        return delta.finish(), changes
 
     def publish(self, image: MetadataImage, changes: ImageChanges) -> None:
         """Replace the image by `image`, which differs from the current one by `changes`."""

@@ -97,10 +97,18 @@ class ControllerState:
             if broker := self.image.brokers.get(broker_id):
                 self.sessions.forget(BrokerIdAndEpoch(broker_id, broker.epoch))
 
-    def apply(self, effects: Effects[MetadataRecord, ResponseT], base_offset: int) -> ImageChanges:
+    def following(self, records: Iterable[MetadataRecord]) -> tuple[MetadataImage, ImageChanges]:
+        """Return the metadata image that follows with a decision's records, and its changes. This state is unchanged. Raises
+        `InconsistentRecord` if a record contradicts earlier ones."""
+        return self.catalog.following(record for record in records if not isinstance(record, _MARKS))
+
+    def apply(
+        self, effects: Effects[MetadataRecord, ResponseT], base_offset: int, following: tuple[MetadataImage, ImageChanges] | None = None
+    ) -> ImageChanges:
         """Apply a decision to this state after its metadata records were written to the log. `base_offset` is the offset of the first
-        record. Return the changes of the metadata image."""
-        changes = self.catalog.apply(record for record in effects.records if not isinstance(record, _MARKS))
+        record, and `following` what the method of that name returned for the records. Return the changes of the metadata image."""
+        image, changes = following or self.following(effects.records)
+        self.catalog.publish(image, changes)
         for offset, record in enumerate(effects.records, base_offset):
             self._applied(record, offset)
         if isinstance(effects, EffectsOutsideLog):

@@ -4,8 +4,9 @@ Invariants:
 - Decide, append and apply happen in one turn of the event loop, so the next decision sees the result. The response waits until the records
   are on disk. A decision may use the results of records that are not on disk yet: a crash that loses those loses the decision, too.
 - A decision without records also waits for the records before it, because its response may depend on them.
-- A failure to append, or to apply what was appended, ends the process; the next start replays what the log holds. Exception: a standalone
-  node continues if nothing was written, for example because the disk is full.
+- Records that contradict the image are not written, because no node could read the log again. Only that decision fails.
+- A failure to append ends the process; the next start replays what the log holds. Exception: a standalone node continues if nothing was
+  written, for example because the disk is full.
 
 Source: Kafka's QuorumController.
 """
@@ -49,7 +50,8 @@ class ActiveController:
 
     async def run(self, decide: Callable[[ControllerState], Effects[MetadataRecord, T]], *, validate_only: bool = False) -> T:
         """Run a decision and return its response when the decision's records are on disk; with `validate_only` no records are written. An
-        exception of `decide` is raised, and nothing has changed then.
+        exception of `decide` is raised, and nothing has changed then. Raises InconsistentRecord, also without a change, if the decision's
+        records contradict the image.
         """
         effects = decide(self.state)
         if not validate_only:
@@ -60,9 +62,10 @@ class ActiveController:
         return effects.response
 
     def _carry_out(self, effects: Effects[MetadataRecord, T]) -> None:
+        following = self.state.following(effects.records)
         try:
             base_offset = self.voter.append(effects.records, self._level(effects.records)) if effects.records else self.voter.end_offset
-            self.state.apply(effects, base_offset)
+            self.state.apply(effects, base_offset, following)
         except BaseException as error:
             if isinstance(error, Rejected) and self.voter.is_standalone:
                 raise  # such as a full disk: nothing was written, and a standalone node continues to serve

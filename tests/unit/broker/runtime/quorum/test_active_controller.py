@@ -9,6 +9,7 @@ import pytest
 
 from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.cluster.metadata_records import ConfigRecord, FeatureLevelRecord, MetadataRecord
+from ottla.broker.cluster.registrations import InconsistentRecord
 from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
@@ -77,11 +78,13 @@ async def test_a_validate_only_decision_is_answered_and_not_written(decided: Dec
     assert (answer, decided.harness.voter.end_offset, await decided.get()) == ("fine", end_offset, None)
 
 
-async def test_records_that_contradict_the_image_stop_the_process(decided: Decided) -> None:
-    record = FeatureLevelRecord(METADATA_VERSION, 99)
-    with pytest.raises(Exception, match=r"metadata\.version 99"):
-        await decided.controller.run(lambda _: Effects([record], None))
-    assert len(decided.harness.failures) == 1
+async def test_records_that_contradict_the_image_are_not_written(decided: Decided) -> None:
+    end_offset = decided.harness.voter.end_offset
+    records = [ConfigRecord(2, "t", "name", "x"), FeatureLevelRecord(METADATA_VERSION, 99)]
+    with pytest.raises(InconsistentRecord, match=r"metadata\.version 99"):
+        await decided.controller.run(lambda _: Effects(records, None))
+    assert (decided.harness.voter.end_offset, decided.harness.failures) == (end_offset, [])
+    assert await decided.get() is None
 
 
 async def test_a_disk_error_stops_the_process_and_is_no_bug(decided: Decided, caplog: pytest.LogCaptureFixture) -> None:
