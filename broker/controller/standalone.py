@@ -57,4 +57,8 @@ def _elections(
             elected = PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, isr=[me.broker_id], leader=me.broker_id)
             if partition.replicas != alone:
                 elected.replicas, elected.directories = [me.broker_id], me.log_dirs or None
+            if partition.adding_replicas or partition.removing_replicas:  # a reassignment in the cluster, which nothing would complete
+                elected.adding_replicas, elected.removing_replicas = [], []
+            if partition.elr:
+                elected.eligible_leader_replicas = []
             yield elected

@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.cluster.metadata_records import FeatureLevelRecord, PartitionChangeRecord, RegisterBrokerRecord, UnregisterBrokerRecord
+from ottla.broker.controller.reassign_partitions import list_partition_reassignments
 from ottla.broker.controller.standalone import register_standalone
+from ottla.protocol.messages.k46_list_partition_reassignments import ListPartitionReassignmentsRequest
 from tests.support.controllers import LiveController, directory, replicas
 
 
@@ -52,6 +54,17 @@ def test_a_partition_without_a_replica_here_gets_no_leader_unless_it_is_internal
         controller.run(register_standalone(controller.state, me(controller), clean=True, found={("found", 0)}))
         leaders = {topic.name: topic.partitions[0].leader for topic in controller.state.catalog.topics()}
         assert leaders == {"t": -1, "found": 1, "__consumer_offsets": 1}
+
+
+def test_a_reassignment_and_eligible_leaders_of_the_former_cluster_end(controller: LiveController) -> None:
+    controller.add_broker(1)
+    controller.add_topic("t", replicas(2, 1, 3, isr=(2,))._replace(adding_replicas=(3,), removing_replicas=(2,), elr=(1,)))
+    controller.run(register_standalone(controller.state, me(controller), clean=True))
+    now = controller.partition("t")
+    assert (now.leader, now.replicas, now.isr) == (1, (1,), (1,))
+    assert (now.adding_replicas, now.removing_replicas, now.elr) == ((), (), ())
+    everything = ListPartitionReassignmentsRequest(topics=None)
+    assert list_partition_reassignments(controller.state, everything).topics == []
 
 
 def test_a_node_with_another_id_than_in_the_metadata_leads_everything(controller: LiveController) -> None:
