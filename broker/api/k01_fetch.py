@@ -125,7 +125,7 @@ class _Read:
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 def handle_on_controller(ctx: Context[ControllerServices], request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
     """Return records of the metadata log to another node, up to the committed end of the log."""
-    return ctx.services.serving.fetch(request)
+    return ctx.services.serving.fetch(request, ctx.peer.on_closed)
 
 
 @API.on_broker()

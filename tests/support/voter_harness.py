@@ -69,6 +69,7 @@ class VoterHarness:
         self.files = MemoryFiles()
         self.failures: list[BaseException] = []
         self.published: list[Published] = []
+        self.on_closed: dict[object, Callable[[], object]] = {}
         self.static = static
         self.policy = policy
         self.me = ME
@@ -134,7 +135,7 @@ class VoterHarness:
 
     async def answer(self, request: FetchRequest) -> Any:
         """Return the voter's response to a Fetch request; None while the response is delayed."""
-        answer = self.serving.fetch(request)
+        answer = self.serving.fetch(request, self.on_closed)
         if not hasattr(answer, "__await__"):
             return answer
         self.waiting = asyncio.ensure_future(answer)

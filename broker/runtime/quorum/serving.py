@@ -6,7 +6,8 @@ RaftLog.validateOffsetAndEpoch, LeaderState.updateReplicaState.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -77,9 +78,12 @@ class QuorumServing:
 
     # --- Fetch -------------------------------------------------------------------------------------------------------------------
 
-    def fetch(self, request: k01.FetchRequest) -> k01.FetchResponse | Awaitable[k01.FetchResponse]:
+    def fetch(
+        self, request: k01.FetchRequest, on_closed: MutableMapping[object, Callable[[], object]]
+    ) -> k01.FetchResponse | Awaitable[k01.FetchResponse]:
         """Return the response to a Fetch of the metadata log, or an awaitable of the response that waits for new records, at most for the
-        request's max wait time. Errors are in the response; nothing is raised."""
+        request's max wait time, and until the connection is closed. `on_closed` are the callbacks of the connection's end. Errors are in
+        the response; nothing is raised."""
         if request.cluster_id not in {None, self._voter.me.cluster_id}:
             return k01.FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
         fetch_partition = _only_partition(request)
@@ -94,12 +98,18 @@ class QuorumServing:
         data = self._read(request, fetch_partition)
         if request.max_wait_ms == 0 or not _is_empty(data) or fetch_partition.high_watermark < data.high_watermark:
             return self._response(data)
-        return self._fetch_later(request, fetch_partition)
-
-    async def _fetch_later(self, request: k01.FetchRequest, fetch_partition: k01.FetchPartition) -> k01.FetchResponse:
         advanced = self._voter.when_high_watermark_moves()
-        await wait_at_most(self._timers, self._clock, request.max_wait_ms, [advanced])
-        advanced.cancel()
+        on_closed[advanced] = advanced.cancel
+        advanced.add_done_callback(lambda _: on_closed.pop(advanced, None))
+        return self._fetch_later(request, fetch_partition, advanced)
+
+    async def _fetch_later(
+        self, request: k01.FetchRequest, fetch_partition: k01.FetchPartition, advanced: asyncio.Future[None]
+    ) -> k01.FetchResponse:
+        try:
+            await wait_at_most(self._timers, self._clock, request.max_wait_ms, [advanced])
+        finally:
+            advanced.cancel()
         return self._response(self._read(request, fetch_partition))
 
     def _read(self, request: k01.FetchRequest, fetch_partition: k01.FetchPartition) -> k01.PartitionData:

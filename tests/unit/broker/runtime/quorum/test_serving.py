@@ -73,6 +73,15 @@ async def test_an_empty_fetch_waits_for_records_or_max_wait(harness: VoterHarnes
     assert (await harness.answer(fetch(3, wait_ms=0))) is not None
 
 
+async def test_a_waiting_fetch_ends_with_its_connection(harness: VoterHarness) -> None:
+    assert await harness.answer(fetch(3, wait_ms=2**31 - 1)) is None
+    (closed,) = harness.on_closed.values()
+    closed()
+    await settle()
+    assert harness.waiting.done()
+    assert not harness.on_closed
+
+
 async def test_a_fetch_with_an_old_high_watermark_is_answered_at_once(harness: VoterHarness) -> None:
     assert (await read(harness, fetch(3, high_watermark=-1))).high_watermark == 3
     assert await harness.answer(fetch(3, high_watermark=3)) is None
