@@ -4,7 +4,8 @@ Invariants:
 - Decide, append and apply happen in one turn of the event loop, so the next decision sees the result. The response waits until the records
   are on disk. A decision may use the results of records that are not on disk yet: a crash that loses those loses the decision, too.
 - A decision without records also waits for the records before it, because its response may depend on them.
-- Records that contradict the image are not written, because no node could read the log again. Only that decision fails.
+- Records that contradict the image are not written, because no node could read the log again. Neither are those that are too large for a
+  batch. Only that decision fails.
 - A failure to append ends the process; the next start replays what the log holds. Exception: a standalone node continues if nothing was
   written, for example because the disk is full.
 
@@ -23,6 +24,7 @@ from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.quorum.sole_voter import SoleVoter
+from ottla.protocol.error_codes import ErrorCode
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -67,8 +69,8 @@ class ActiveController:
             base_offset = self.voter.append(effects.records, self._level(effects.records)) if effects.records else self.voter.end_offset
             self.state.apply(effects, base_offset, following)
         except BaseException as error:
-            if isinstance(error, Rejected) and self.voter.is_standalone:
-                raise  # such as a full disk: nothing was written, and a standalone node continues to serve
+            if isinstance(error, Rejected) and (self.voter.is_standalone or error.code is ErrorCode.RECORD_LIST_TOO_LARGE):
+                raise  # nothing was written; with a full disk, for example, a standalone node continues to serve
             trace = None if isinstance(error, OSError | Rejected) else error  # a disk error needs no stack trace
             logger.critical("The controller's decision cannot be written or applied: %s", error, exc_info=trace)
             self._on_failure(error)

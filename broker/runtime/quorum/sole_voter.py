@@ -33,7 +33,7 @@ from ottla.broker.cluster.raft_records import (
 from ottla.broker.cluster.record_frames import decode_record, encode_record
 from ottla.broker.cluster.record_versions import version_of
 from ottla.broker.cluster.registrations import InconsistentRecord
-from ottla.broker.cluster.snapshots import BOOTSTRAP_SNAPSHOT
+from ottla.broker.cluster.snapshots import BATCH_BYTES_MAX, BOOTSTRAP_SNAPSHOT
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.role_settings import MORE_VOTERS
@@ -43,6 +43,7 @@ from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.partition_log import Origin, PartitionLog
 from ottla.broker.storage.quorum_state import read_election, write_election
 from ottla.broker.storage.raft_log import MetadataRetention, RaftLog
+from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 from ottla.protocol.uuids import encode_uuid
@@ -220,18 +221,25 @@ class SoleVoter:
         """Append records, encoded at the level `metadata_level` of metadata.version, in batches of at most RECORDS_AT_ONCE. Return the
         first record's offset. The caller must then call `sync` or `commit`, because the records are not on disk yet.
 
-        Raises Rejected if no record was written, and OSError if a batch after the first one failed: then the process must end.
+        Raises Rejected if no record was written, with RECORD_LIST_TOO_LARGE if a batch would exceed BATCH_BYTES_MAX: nodes with small
+        segments could not write it. Raises OSError if a batch after the first one failed: then the process must end.
         """
         base_offset, now_ms = self.end_offset, self._clock.now_ms()
-        for start in range(0, len(records), RECORDS_AT_ONCE):
-            values = (encode_record(record, version_of(record, metadata_level)) for record in records[start : start + RECORDS_AT_ONCE])
-            listed = [SimpleRecord(None, value, now_ms) for value in values]
+        values = [SimpleRecord(None, encode_record(record, version_of(record, metadata_level)), now_ms) for record in records]
+        batches = [
+            build_batch(values[start : start + RECORDS_AT_ONCE], base_offset=base_offset + start, leader_epoch=self.epoch)
+            for start in range(0, len(values), RECORDS_AT_ONCE)
+        ]
+        if (size := max(map(len, batches), default=0)) > BATCH_BYTES_MAX:
+            text = f"The total record(s) size of {size} exceeds the maximum allowed batch size of {BATCH_BYTES_MAX}"
+            raise Rejected(ErrorCode.RECORD_LIST_TOO_LARGE, text)
+        for number, batch in enumerate(batches):
             try:
-                self._write(build_batch(listed, base_offset=self.end_offset, leader_epoch=self.epoch))
+                self._write(batch)
             except Rejected as error:
-                if start == 0:
+                if number == 0:
                     raise
-                raise OSError(f"only {start} of {len(records)} records could be written: {error}") from error
+                raise OSError(f"only {number} of {len(batches)} batches of records could be written: {error}") from error
         return base_offset
 
     def sync(self) -> None:

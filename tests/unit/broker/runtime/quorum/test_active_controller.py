@@ -87,6 +87,16 @@ async def test_records_that_contradict_the_image_are_not_written(decided: Decide
     assert await decided.get() is None
 
 
+async def test_records_that_are_too_large_for_one_batch_are_refused(decided: Decided) -> None:
+    end_offset = decided.harness.voter.end_offset
+    records = [ConfigRecord(2, "t", f"name{number}", "x" * 32_000) for number in range(270)]
+    with pytest.raises(Rejected, match="exceeds the maximum allowed batch size") as refusal:
+        await decided.controller.run(lambda _: Effects(records, None))
+    assert refusal.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert (decided.harness.voter.end_offset, decided.harness.failures) == (end_offset, [])
+    assert await decided.get() is None
+
+
 async def test_a_disk_error_stops_the_process_and_is_no_bug(decided: Decided, caplog: pytest.LogCaptureFixture) -> None:
     decided.harness.files.make_read_only()
     with pytest.raises(Rejected, match="cannot append"):
