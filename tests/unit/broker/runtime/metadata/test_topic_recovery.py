@@ -15,6 +15,8 @@ from ottla.broker.controller.create_topics import NewTopic
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.partition_log import Isolation
+from ottla.broker.txns.transaction import Transaction
+from ottla.broker.txns.txn_records import TxnRecord, encode_record
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 from ottla.protocol.uuids import encode_uuid
 from tests.support.topic_dirs import TopicDir
@@ -117,6 +119,29 @@ async def test_a_directory_without_a_metadata_log_is_adopted_with_its_topic_ids(
         assert again.partitions.get("__consumer_offsets", 0).log.config.compacts
         assert (await again.topics.allocate_producer_ids()).start >= 5_000
         again.close()
+
+
+async def test_an_adopted_directorys_transactional_producers_keep_their_ids_for_themselves(tmp_path: Path) -> None:
+    opened = await with_topic(tmp_path, NewTopic("__transaction_state", 2))
+    silent = Transaction("t", producer_id=4_321, producer_epoch=0, timeout_ms=1)
+    records = [
+        encode_record(TxnRecord(txn.transactional_id, txn), 2) for txn in (silent, silent._replace(transactional_id="u", producer_id=7))
+    ]
+    opened.partitions.get("__transaction_state", 1).append_records([SimpleRecord(key, value, 0) for key, value in records])
+    opened.close()
+    shutil.rmtree(tmp_path / "__cluster_metadata-0")
+    again = TopicDir(tmp_path)
+    assert (await again.topics.allocate_producer_ids()).start == 5_000
+    again.close()
+
+
+async def test_a_damaged_transaction_state_is_not_adopted(tmp_path: Path) -> None:
+    opened = await with_topic(tmp_path, NewTopic("__transaction_state"))
+    opened.partitions.get("__transaction_state", 0).append_records([SimpleRecord(b"?", b"?", 0)])
+    opened.close()
+    shutil.rmtree(tmp_path / "__cluster_metadata-0")
+    with pytest.raises(LogDirRefused, match="which is to be adopted, cannot be read at offset"):
+        TopicDir(tmp_path)
 
 
 async def test_invalid_topic_configs_from_kafka_are_dropped_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
