@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from ottla.broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, Value
@@ -191,8 +192,14 @@ def _items(text: str) -> list[str]:
 
 
 def _number(name: str, overrides: Mapping[str, str], settings: BrokerSettings) -> int:
-    is_set = name in overrides and not settings.release_behaviour.lacks(name)
-    value = parse_setting(name, overrides[name], settings.release_behaviour) if is_set else settings.value(name)
+    """Return the value of a numeric setting. A dynamic value in `overrides` that is no number is ignored, as by `BrokerConfigs`: it was
+    stored by a controller, and must not block later changes."""
+    key = broker_key(name, settings.release_behaviour) if name in overrides else None
+    value = None
+    if key is not None:
+        with suppress(InvalidConfig):
+            value = key.parse(overrides[name])
+    value = settings.value(name) if value is None else value
     assert isinstance(value, int)
     return value
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.cluster.image import ResourceType
+from ottla.broker.cluster.metadata_records import ConfigRecord
 from ottla.broker.configs.broker_changes import broker_key
 from ottla.broker.configs.config_op import ConfigOp, OpType
 from ottla.broker.controller.alter_configs import AlterResource
@@ -73,6 +74,15 @@ def test_an_invalid_dynamic_change_is_refused_with_kafkas_message(live: LiveCata
 @pytest.mark.parametrize(("value", "allowed"), [("3", False), ("4", True), ("16", True), ("17", False)])
 def test_thread_counts_can_at_most_be_halved_or_doubled(live: LiveCatalog, value: str, allowed: bool) -> None:
     assert (refusal(live, "num.io.threads", value) is None) is allowed
+
+
+@pytest.mark.parametrize("name", ["", "1"])
+def test_an_invalid_stored_value_blocks_no_change_and_can_be_deleted(live: LiveCatalog, name: str) -> None:
+    """A controller accepts any text from a client that connects to it directly, as in Kafka."""
+    live.catalog.apply([ConfigRecord(BROKER, name, key, "many") for key in ("num.io.threads", "log.local.retention.ms")])
+    assert refusal(live, "log.retention.ms", "60000") is None
+    assert refusal(live, "num.io.threads", "16") is None
+    assert refusal(live, "num.io.threads", None, DELETE, name) is None
 
 
 def test_deleting_a_thread_count_cannot_more_than_halve_it(live: LiveCatalog) -> None:
