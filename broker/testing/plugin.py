@@ -196,8 +196,9 @@ def ottla_seeded_broker(_ottla_seeded: tuple[InProcessBroker, Mark]) -> InProces
     """A broker with the data that the fixture `ottla_seed` has written, once a session (under pytest-xdist: once for each worker). Before
     each test, the broker is returned to that state."""
     broker, mark = _ottla_seeded
+    broker.resume()
+    broker.faults.reset()  # before the start, which a rule of the previous test could prevent: disk-full, for instance
     broker.rewind(mark)
-    broker.faults.reset()
     return broker
 
 

@@ -150,17 +150,25 @@ def test_seeded_broker_is_seeded_once_and_every_test_finds_the_seeded_state(suit
         def ottla_seed_settings():
             return {"num.partitions": 3}
 
-        @pytest.mark.parametrize("run", range(3))
-        def test_orders(ottla_seeded_broker, run):
+        @pytest.mark.parametrize("left", ["drop-ack:api=Produce", "disk-full", "paused", "killed", "last"])
+        def test_orders(ottla_seeded_broker, left):
             assert len(seeded) == 1
             assert ottla_seeded_broker.settings["num.partitions"] == "3"
             assert ottla_seeded_broker.topics.names() == ["orders"]
             assert ottla_seeded_broker.faults.rules == []
             ottla_seeded_broker.topics.create("more")
-            ottla_seeded_broker.faults.add("drop-ack:api=Produce")
+            match left:
+                case "paused":
+                    ottla_seeded_broker.pause()
+                case "killed":
+                    ottla_seeded_broker.kill()
+                case "last":
+                    pass
+                case rule:
+                    ottla_seeded_broker.faults.add(rule)
         """,
     )
-    result.assert_outcomes(passed=3)
+    result.assert_outcomes(passed=5)
 
 
 def test_seeded_broker_without_a_seed_names_the_missing_fixture(suite: pytest.Pytester) -> None:
