@@ -99,17 +99,20 @@ def _without_number(error: OSError) -> str:
 
 
 async def _until_stopped(node: ServingNode, port_file: Path | None) -> None:
-    stop = asyncio.Event()
+    stop, is_late = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
 
     def signalled() -> None:
-        if stop.is_set():
+        if is_late.is_set():
             logger.warning("Second signal: stopping at once, the next start will recover")
             logging.shutdown()
             os._exit(1)
-        stop.set()
+        if not stop.is_set():
+            stop.set()
+            loop.call_later(limits.REPEATED_SIGNAL_MS / 1000, is_late.set)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, signalled)
+        loop.add_signal_handler(number, signalled)
     _announce(node, port_file)
     stopped = asyncio.ensure_future(stop.wait())
     await asyncio.wait([stopped], timeout=limits.WARM_UP_AFTER_MS / 1000)  # not by the node's timers, which a rewind replaces

@@ -327,6 +327,10 @@ WARM_UP_AFTER_MS = 1_000
 """The time from the broker's start to its warm-up, which imports the handlers of the requests that no client has sent yet. By then, clients
 that waited for the broker have received their first responses."""
 
+REPEATED_SIGNAL_MS = 500
+"""A signal that follows the first one within this time is the same request to stop: programs that run others (timeout, npm) pass a signal
+on that the whole process group has received already. A later one is a user's second Ctrl-C."""
+
 LINGER_MS = 500
 """How long a connection that the broker closes stays half open, so that the peer receives the last responses: far more than a round trip.
 """
