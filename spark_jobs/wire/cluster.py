@@ -41,6 +41,8 @@ ATTEMPTS: Final = 30
 BACKOFF_S: Final = 0.1
 BACKOFF_S_MAX: Final = 1.0
 TOPIC_RESOURCE: Final = 2
+READ: Final = 1 << 3
+"""The bit of Kafka's AclOperation.READ in a topic's authorized operations (KIP-430)."""
 LEADER_CHANGE_ERRORS: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -102,9 +104,9 @@ class Cluster:
         credentials.
 
         Topics with an invalid name are in `Found.refused`: files are named after topics (see `spool`), and a hostile cluster may return
-        `../x`.
+        `../x`. So are topics that this user may describe but not read.
         """
-        response = self._metadata(topics or None)
+        response = self._metadata(topics or None, authorized_operations=True)
         found = Found(cluster_id=response.cluster_id or "")
         for topic in response.topics:
             name = topic.name or ""
@@ -113,6 +115,10 @@ class Cluster:
                 continue
             if any(not 0 <= each.partition_index <= PARTITION_MAX for each in topic.partitions):
                 found.refused[name] = "not read, the cluster names a negative partition"
+                continue
+            operations = topic.topic_authorized_operations  # negative if the broker does not know them
+            if operations > 0 and not operations & READ:
+                found.refused[name] = "TOPIC_AUTHORIZATION_FAILED, this user may not READ it"
                 continue
             if topic.error_code:
                 found.refused[name] = error_name(topic.error_code)
@@ -204,9 +210,13 @@ class Cluster:
                             found[topic.name, log.partition_index] = log.partition_size
         return found
 
-    def _metadata(self, topics: Collection[str] | None) -> MetadataResponse:
-        requested = None if topics is None else [MetadataRequestTopic(name=topic) for topic in sorted(topics)]
-        response: MetadataResponse = self._ask(MetadataRequest(topics=requested, allow_auto_topic_creation=False))
+    def _metadata(self, topics: Collection[str] | None, *, authorized_operations: bool = False) -> MetadataResponse:
+        request = MetadataRequest(
+            topics=None if topics is None else [MetadataRequestTopic(name=topic) for topic in sorted(topics)],
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=authorized_operations,
+        )
+        response: MetadataResponse = self._ask(request)
         self._nodes = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
         for topic in response.topics:
             for each in topic.partitions:

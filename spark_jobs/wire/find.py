@@ -30,6 +30,9 @@ ASSUMED_BYTES: Final = 100
 UNKNOWN_OFFSET: Final = 2**63 - 1
 """The value of `cleaned_to` (the offset below which compaction may have removed records) for a compacted partition, because brokers do not
 report how far the cleaner has come."""
+POLICY_UNKNOWN: Final = (
+    "this user may not see its cleanup.policy (DESCRIBE_CONFIGS): judged as compacted, so records that are missing may not be reported"
+)
 NOT_JUDGED: Final = "over the wire there are no index files, producer snapshots or checkpoints: rules that need them are not judged"
 
 
@@ -108,6 +111,8 @@ def list_offsets(address: Address, topics: Collection[str] = ()) -> ClusterOffse
         offsets.problems += [f"{topic}-{index}: {why}" for (topic, index), why in sorted((refused | refused_too).items())]
         policies = cluster.cleanup_policies({topic for topic, _ in ends})
         sizes = cluster.sizes()
+    unknown = {topic for topic, _ in ends} - policies.keys() - COMPACTED_BY_DESIGN
+    offsets.problems += [f"{topic}: {POLICY_UNKNOWN}" for topic in sorted(unknown)]
     if not sizes and ends:
         offsets.notes.append(f"the brokers do not tell the logs' sizes (DescribeLogDirs): {ASSUMED_BYTES} bytes a record are assumed")
     offsets.spans = [_span(partition, starts, ends, policies, sizes) for partition in sorted(ends)]
@@ -154,7 +159,7 @@ def _span(
 ) -> Span:
     topic = partition[0]
     start, end = starts[partition], ends[partition]
-    compacted = topic in COMPACTED_BY_DESIGN or "compact" in policies.get(topic, "")
+    compacted = topic in COMPACTED_BY_DESIGN or "compact" in policies.get(topic, "compact")
     return Span(*partition, start, max(start, end), compacted, sizes.get(partition, (end - start) * ASSUMED_BYTES))
 
 

@@ -18,7 +18,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import PartitionData
 from ottla.protocol.records.batch import LOG_OVERHEAD
 from ottla.protocol.records.batch_walk import MORE, Headers, walk_headers
-from ottla.spark_jobs.wire.cluster import EARLIEST, Cluster, error_name
+from ottla.spark_jobs.wire.cluster import EARLIEST, Cluster, WireError, error_name
 from ottla.spark_jobs.wire.find import WireSegment
 from ottla.spark_jobs.wire.throttle import Throttle
 
@@ -82,7 +82,7 @@ class RangeReader:
 
     def chunks(self) -> Iterator[Chunk | Gap]:
         """Yield the bytes of the range's batches, and a `Gap` for offsets that could not be fetched, in the order of offsets. Raises
-        WireError when the partition's leader does not answer."""
+        WireError when the partition's leader does not answer, or this user may not read the topic."""
         empty = 0
         done = False
         while not done and self.next_offset < self._segment.fetch_end and empty < EMPTY_MAX:
@@ -150,7 +150,11 @@ class RangeReader:
 
     def _refused(self, answer: PartitionData) -> Gap:
         """Handle an error response. If retention deleted the next offsets, continue at the log's start; otherwise skip offsets until the
-        broker returns a batch. Set `next_offset` accordingly, and return the skipped offsets as a `Gap`."""
+        broker returns a batch. Set `next_offset` accordingly, and return the skipped offsets as a `Gap`. Raises WireError if this user may
+        not read the topic, which says nothing about the log."""
+        if answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            where = f"{self._segment.topic}-{self._segment.partition}"
+            raise WireError(f"{where}: cannot be fetched at offset {self.next_offset}: {error_name(answer.error_code)}")
         if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._skip(f"the broker answers {error_name(answer.error_code)}")
         starts, _ = self._cluster.offsets([self._partition], EARLIEST)

@@ -4,7 +4,8 @@ Invariants:
 - Batches are written as they were fetched, in order. At the end of a run every file ends with a whole batch; a run after an interruption
   continues after the last whole batch of each partition.
 - A directory holds the logs of one cluster.
-- Offsets that no broker can return any more are missing in the files (a hole). Offsets below a hole made by retention are not judged.
+- Offsets that no broker can return any more are missing in the files (a hole). Offsets below a hole made by retention are not judged; any
+  other hole is a problem of each run.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ class NotThisCluster(ValueError):
 @dataclass(slots=True)
 class _State:
     """The contents of a spool directory's state file: the cluster's id, for each `topic-partition` the offset at which judging starts, and
-    notes on missing offsets."""
+    notes on missing offsets. `problems`: for each `topic-partition` the holes that retention has not made."""
 
     cluster_id: str
     starts: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    problems: dict[str, list[str]] = field(default_factory=dict)
 
 
 def spool(
@@ -57,7 +59,7 @@ def spool(
     progress: Progress = lambda _step, _done, _total: None,
 ) -> tuple[list[str], list[str]]:
     """Fetch the batches that the cluster has and the directory does not have, and append them to the directory's files. Return (notes,
-    problems): the problems name partitions that could not be read.
+    problems): the problems name partitions that could not be read, or not as a whole.
 
     Raises WireError when no broker answers, NotThisCluster if the directory holds something else, and OSError if it cannot be written.
     """
@@ -78,7 +80,7 @@ def spool(
     _write_checkpoint(directory / LOG_START_CHECKPOINT, state.starts)
     compacted = {f"{span.topic}-{span.partition}": UNKNOWN_OFFSET for span in offsets.spans if span.compacted}
     _write_checkpoint(directory / CLEANER_CHECKPOINT, compacted)
-    return notes + state.notes, problems
+    return notes + state.notes, problems + [hole for _, holes in sorted(state.problems.items()) for hole in holes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class _SpoolWriter:
 
     def fetch(self, span: Span) -> None:
         """Fetch the offsets of a partition that its files do not have yet, and append the batches to the files. Raises WireError when the
-        partition's leader does not answer, OSError if a file cannot be written."""
+        partition's leader does not answer or does not return the last offsets, OSError if a file cannot be written."""
         name = f"{span.topic}-{span.partition}"
         with _PartitionFiles(_inside(self.directory, name), self.segment_bytes) as log:
             first = self.state.starts.get(name, span.start)
@@ -106,14 +108,32 @@ class _SpoolWriter:
             if start > span.end:
                 self._note(f"{name}: offsets from {span.end} on are kept here and gone from the cluster")
             self._start_at(name, first)
+            if log.next_offset is None:
+                self.state.problems.pop(name, None)
+            lost: list[str] = []  # no batch behind these offsets has been stored, so the next run fetches them again
             reader = RangeReader(as_one_range(self.address, span, start), self.cluster, self.throttle)
             for item in reader.chunks():
                 if not isinstance(item, Gap):
+                    self._keep_holes(name, lost)
                     log.append(item.data, reader.next_offset)
                     continue
-                self._note(f"{name}: offsets {item.start} to {item.end - 1} could not be fetched: {item.reason}")
-                self._start_at(name, item.end if item.legal else self.state.starts[name])
+                text = f"{name}: offsets {item.start} to {item.end - 1} could not be fetched: {item.reason}"
+                if item.legal:
+                    self._note(text)
+                    self._start_at(name, item.end)
+                else:
+                    lost.append(text)
             log.begin(start)
+        if lost:
+            raise WireError("; ".join(lost))
+
+    def _keep_holes(self, name: str, lost: list[str]) -> None:
+        """Move the texts in `lost` to the state file, before a batch behind the lost offsets is stored."""
+        if lost:
+            again = f"to fetch them again, remove {self.directory / name}"
+            self.state.problems.setdefault(name, []).extend(f"{text}; {again}" for text in lost)
+            lost.clear()
+            _write_state(self.directory, self.state)
 
     def _note(self, text: str) -> None:
         """Add a note to the state file's notes, unless it is there already: a second run that finds the cluster unchanged has the same

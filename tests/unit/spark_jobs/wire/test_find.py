@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ottla.broker.testing import InProcessBroker
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.tables import Filters, read
-from ottla.spark_jobs.wire.find import UNKNOWN_OFFSET, Span, WireSegment, pin, ranges_of
+from ottla.spark_jobs.wire.find import POLICY_UNKNOWN, UNKNOWN_OFFSET, Span, WireSegment, pin, ranges_of
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
 from tests.support.wire_logs import ADDRESS
@@ -36,6 +36,14 @@ def test_compacted_topic_may_have_holes_up_to_an_unknown_offset(tmp_path: Path) 
         broker.topics.create("compacted", configs={"cleanup.policy": "compact"})
         cleaned = {segment.topic: segment.cleaned_to for segment in _found(f"kafka://{broker.bootstrap}")}
     assert cleaned == {"plain": 0, "compacted": UNKNOWN_OFFSET}
+
+
+def test_topic_with_an_unknown_cleanup_policy_counts_as_compacted_and_is_a_problem(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data", faults=["error:api=DescribeConfigs,code=TOPIC_AUTHORIZATION_FAILED"]) as broker:
+        broker.topics.create("t")
+        logs = find_logs(f"kafka://{broker.bootstrap}")
+    assert [segment.cleaned_to for segment in logs.segments] == [UNKNOWN_OFFSET]
+    assert logs.problems == [f"t: {POLICY_UNKNOWN}"]
 
 
 def test_missing_topic_is_a_problem_and_the_others_are_found(tmp_path: Path) -> None:

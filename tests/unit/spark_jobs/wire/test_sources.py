@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 import typer
 
+from ottla.broker.core.acl import STANDARD_AUTHORIZER, Operation
+from ottla.protocol.messages.k30_create_acls import AclCreation, CreateAclsRequest
 from ottla.spark_jobs.audit import audit
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.pins import PINNED
@@ -41,6 +43,33 @@ def test_rules_that_need_files_are_not_judged_over_the_wire_with_the_reason(tmp_
             assert {name for name, result in verdict.rules.items() if not result.judged} >= {"indexes", "producer-snapshots"}
             assert verdict.rules["crc"].judged
             assert any("no index files" in note for note in verdict.notes)
+
+
+@pytest.mark.parametrize("spooled", [False, True])
+def test_a_topic_that_this_user_may_not_read_is_a_problem_and_the_others_are_judged(spooled: bool, tmp_path: Path) -> None:
+    settings = {"authorizer.class.name": STANDARD_AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}
+    with RunningBroker(tmp_path / "data", settings) as broker, broker.client() as client:
+        for topic in ("hidden", "open"):
+            create(client, topic)
+            produce(client, topic, b"one")
+        described = AclCreation(2, "hidden", principal="User:ANONYMOUS", host="*", operation=Operation.DESCRIBE, permission_type=3)
+        assert client.call(CreateAclsRequest([described])).results[0].error_code == 0
+        wire = Wire(spool=tmp_path / "spool" if spooled else None)
+        verdict = audit([f"kafka://{broker.bootstrap}"], wire=wire, engine="duckdb")
+    (directory,) = verdict.directories
+    assert (verdict.exit_code, directory.batches) == (2, 1)
+    assert directory.problems == ["hidden: TOPIC_AUTHORIZATION_FAILED, this user may not READ it"]
+
+
+def test_a_read_right_that_is_withdrawn_during_the_audit_is_no_violation(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data", faults=["error:api=Fetch,code=TOPIC_AUTHORIZATION_FAILED"]) as broker, broker.client() as client:
+        create(client, "t")
+        produce(client, "t", b"one")
+        with pytest.raises(CannotJudge, match="t-0: cannot be fetched at offset 0: TOPIC_AUTHORIZATION_FAILED"):
+            audit([f"kafka://{broker.bootstrap}"], engine="duckdb")
+        verdict = audit([f"kafka://{broker.bootstrap}"], wire=Wire(spool=tmp_path / "spool"), engine="duckdb")
+    assert verdict.exit_code == 2
+    assert "t-0: cannot be fetched at offset 0: TOPIC_AUTHORIZATION_FAILED" in verdict.directories[0].problems
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ottla.broker.testing.in_process import InProcessBroker
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k01_fetch import PartitionData
 from ottla.protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.spark_jobs.logs import find_logs
+from ottla.spark_jobs.wire.cluster import Cluster
 from ottla.spark_jobs.wire.spool import NotThisCluster, spool
 from ottla.spark_jobs.wire.throttle import Throttle
 from tests.support.renaming_proxy import RenamingProxy
@@ -100,6 +104,32 @@ def test_records_removed_before_they_were_spooled_are_noted_and_not_judged(broke
     notes, _ = spool(url(broker), tmp_path / "spool")
     assert notes[1:] == ["t-0: offsets 10 to 11 were removed before they were fetched; judged from there on"]
     assert {segment.log_start_offset for segment in find_logs(tmp_path / "spool").segments} == {12}
+
+
+def test_offsets_that_the_broker_does_not_return_are_a_problem_of_every_run(
+    broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch = Cluster.fetch
+
+    def refusing(self: Cluster, partition: tuple[str, int], offset: int, _max_bytes: int) -> PartitionData:
+        refused = 4 <= offset < end
+        return PartitionData(error_code=ErrorCode.CORRUPT_MESSAGE) if refused else fetch(self, partition, offset, 1)
+
+    monkeypatch.setattr(Cluster, "fetch", refusing)
+    with broker.client() as client:
+        produce(client, "t", b"10", b"11")
+    at_the_end = "t-0: offsets 4 to 11 could not be fetched: the broker answers CORRUPT_MESSAGE"
+    end = 12
+    for _ in range(2):
+        assert spool(url(broker), tmp_path / "spool")[1] == [at_the_end]
+    end = 6
+    for _ in range(2):
+        (hole,) = spool(url(broker), tmp_path / "spool")[1]
+        assert hole.startswith("t-0: offsets 4 to 5 could not be fetched: the broker answers CORRUPT_MESSAGE; to fetch them again, remove")
+    shutil.rmtree(tmp_path / "spool" / "t-0")
+    end = 0
+    assert spool(url(broker), tmp_path / "spool")[1] == []
+    assert kept(tmp_path / "spool") == (broker.data_dir / LOG).read_bytes()
 
 
 def test_a_note_is_not_repeated_by_a_run_that_finds_nothing_new(broker: RunningBroker, tmp_path: Path) -> None:
