@@ -139,8 +139,9 @@ _BEFORE: Final = f"({_EPOCH} ORDER BY sequence, segment, position ROWS BETWEEN U
 
 def sequences(columns: str = SEQUENCE_COLUMNS) -> str:
     """Return the SQL of view `sequences` with these columns of `producer_batches`: data batches with `sequence`, which is the base
-    sequence, continued past the wrap at 2^31. Offsets committed in transactions are excluded: the group coordinator appends them under the
-    producer's id, each with sequence 0.
+    sequence, continued past the wrap at 2^31. Sequences that differ by more than 2^30 are on different sides of a wrap, unless compaction
+    may have removed all records between the two batches. Offsets committed in transactions are excluded: the group coordinator appends them
+    under the producer's id, each with sequence 0.
 
     `max_sequence_before`, `predecessor`: the highest last sequence among the batches that precede this one in sequence order, and the
     batch that has it.
@@ -149,7 +150,10 @@ def sequences(columns: str = SEQUENCE_COLUMNS) -> str:
     return f"""
         WITH turned AS (
             SELECT {columns},
-                CASE WHEN lag(base_sequence) OVER in_epoch - CAST(base_sequence AS BIGINT) > 1073741824 THEN 1
+                CASE WHEN holes_before - lag(holes_before) OVER in_epoch
+                          >= (base_sequence - CAST(lag(last_sequence) OVER in_epoch AS BIGINT) + 2147483647) % 2147483648
+                     THEN CASE WHEN base_sequence < lag(base_sequence) OVER in_epoch THEN 1 ELSE 0 END
+                     WHEN lag(base_sequence) OVER in_epoch - CAST(base_sequence AS BIGINT) > 1073741824 THEN 1
                      WHEN CAST(base_sequence AS BIGINT) - lag(base_sequence) OVER in_epoch > 1073741824 THEN -1
                      ELSE 0 END AS turn
             FROM producer_batches

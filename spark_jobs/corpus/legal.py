@@ -72,6 +72,16 @@ def compacted_where_no_checkpoint_says_so(root: Path) -> None:
     log.data(5, pid=1, seq=30, offset=30)
 
 
+def sequences_far_apart_behind_compaction(root: Path) -> None:
+    removed = 1_500_000_000
+    for partition, first in enumerate((0, 1_000_000_000)):  # the second producer's sequences wrap among the removed ones
+        log = PartitionWriter(root, "t", partition)
+        log.data(5, pid=1, seq=first)
+        log.data(5, pid=1, seq=(first + removed) % 2**31, offset=removed)
+        log.data(5, pid=1, seq=(first + removed + 5) % 2**31)
+    checkpoint(root, "cleaner-offset-checkpoint", [("t", 0, removed), ("t", 1, removed)])
+
+
 def times_of_no_calendar(root: Path) -> None:
     log = PartitionWriter(root, "t", 0)
     log.data(1, pid=1, seq=0, at=-1)
@@ -136,6 +146,10 @@ LEGAL: dict[str, Case] = {
     "old_formats": Case(old_formats, []),
     "old_formats_compressed": Case(old_formats_compressed, []),
     "compacted_where_no_checkpoint_says_so": Case(compacted_where_no_checkpoint_says_so, [("offsets", "info", "offset gap", "t-0@30")]),
+    "sequences_far_apart_behind_compaction": Case(
+        sequences_far_apart_behind_compaction,
+        [("offsets", "info", "offset gap", "t-0@1500000000"), ("offsets", "info", "offset gap", "t-1@1500000000")],
+    ),
     "times_of_no_calendar": Case(times_of_no_calendar, []),
     "too_large_to_open": Case(too_large_to_open, [("counts", "warning", "records not opened", "t-0@0")]),
     "too_many_records_to_open": Case(too_many_records_to_open, [("counts", "warning", "records not opened", "t-0@0")]),
