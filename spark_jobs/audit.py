@@ -69,6 +69,15 @@ class EngineName(StrEnum):
     SPARK = SPARK
 
 
+TransactionMaxTimeout = Annotated[
+    int,
+    typer.Option(min=1, help="The brokers' transaction.max.timeout.ms, for open transactions where __transaction_state is not whole."),
+]
+EngineOption = Annotated[
+    EngineName, typer.Option(help="duckdb judges in this process, spark with Spark; auto takes duckdb for small logs.")
+]
+
+
 def audit(
     paths: str | Path | Sequence[str | Path],
     *,
@@ -76,6 +85,7 @@ def audit(
     key_field: str | None = None,
     retries_absorbed: Sequence[int] = (),
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+    transaction_max_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
     samples: int = SAMPLES,
     deep: bool | None = None,
     replicas: bool = False,
@@ -128,7 +138,7 @@ def audit(
         progress(f"starting {chosen}", 0, 3)
         args = {
             "expiration_ms": producer_expiration_ms,
-            "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
+            "transaction_timeout_ms": transaction_max_timeout_ms,
             "replay_ms": REPLAY_MS,
             "header": "" if key is None else key.name,
             "json_path": "" if key is None else json_path(key.name),
@@ -284,9 +294,8 @@ def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each par
     retries_absorbed: RetriesAbsorbed = None,
     samples: Annotated[int, typer.Option(min=0, help="Show so many findings of each rule.")] = SAMPLES,
     producer_expiration_ms: Annotated[int, typer.Option(help="The broker's producer.id.expiration.ms.")] = PRODUCER_EXPIRATION_MS,
-    engine: Annotated[
-        EngineName, typer.Option(help="duckdb judges in this process, spark with Spark; auto takes duckdb for small logs.")
-    ] = EngineName.AUTO,
+    transaction_max_timeout_ms: TransactionMaxTimeout = TRANSACTION_TIMEOUT_MS,
+    engine: EngineOption = EngineName.AUTO,
     deep: Deep = None,
     replicas: Annotated[bool, typer.Option(help="The DIRs are of one cluster's brokers: compare their replicas byte by byte.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark's master URL; local[*] unless SPARK_MASTER says otherwise.")] = None,
@@ -318,7 +327,8 @@ def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each par
         _check_places(*(each for each in (html, junit, parquet, json_file) if each is not None))
         findings_table = _findings_table(context, tables, table_format)
         if follow:
-            raise typer.Exit(_follow(read, topic, producer_expiration_ms, master, checkpoint, trigger, once, json_file, findings_table))
+            args = {"expiration_ms": producer_expiration_ms, "transaction_timeout_ms": transaction_max_timeout_ms}
+            raise typer.Exit(_follow(read, topic, args, master, checkpoint, trigger, once, json_file, findings_table))
         if estimate:
             raise typer.Exit(_estimate(read, topic or (), key_field, replicas or bool(deep), replicas, master))
         with report.progress() as show:
@@ -328,6 +338,7 @@ def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each par
                 key_field=key_field,
                 retries_absorbed=retries_absorbed or (),
                 producer_expiration_ms=producer_expiration_ms,
+                transaction_max_timeout_ms=transaction_max_timeout_ms,
                 samples=samples if parquet is None and findings_table is None else max(samples, PARQUET_SAMPLES),
                 engine=engine,
                 deep=deep,
@@ -394,7 +405,7 @@ def _check_places(*files: Path) -> None:
 def _follow(  # noqa: PLR0917 # the parameters are the command's options
     paths: Sequence[str],
     topics: Sequence[str] | None,
-    expiration_ms: int,
+    args: Mapping[str, int],
     master: str | None,
     checkpoint: Path | None,
     trigger: float,
@@ -407,7 +418,6 @@ def _follow(  # noqa: PLR0917 # the parameters are the command's options
     require_spark()
     from ottla.spark_jobs.follow.run import FollowOptions, follow_command  # noqa: PLC0415 # only with --follow
 
-    args = {"expiration_ms": expiration_ms, "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS}
     return follow_command(FollowOptions(paths, checkpoint, args, topics or (), trigger, once, master), json_file, findings_table)
 
 

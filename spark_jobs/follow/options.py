@@ -12,7 +12,18 @@ from ottla.spark_jobs.session import CannotJudge
 
 ONLY_FOLLOW: Final = frozenset({"checkpoint", "trigger", "once"})
 ALSO_FOLLOW: Final = frozenset(
-    {"paths", "topic", "json_file", "tables", "table_format", "producer_expiration_ms", "engine", "master", "follow"}
+    {
+        "paths",
+        "topic",
+        "json_file",
+        "tables",
+        "table_format",
+        "producer_expiration_ms",
+        "transaction_max_timeout_ms",
+        "engine",
+        "master",
+        "follow",
+    }
 )
 """The parameters of `ottla audit`, by their Python names, that may be given together with --follow, beside those in ONLY_FOLLOW, which need
 it."""

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from ottla.spark_jobs.audit import audit, audit_command
 from ottla.spark_jobs.corpus.batches import BATCHES as CASES
+from ottla.spark_jobs.corpus.writer import T0
 from ottla.spark_jobs.sinks import TableFormat
 from ottla.spark_jobs.verdict import DirectoryVerdict, Verdict
 from tests.support.kafka_logs import PartitionWriter
@@ -64,6 +65,14 @@ def test_counts_cover_every_batch_and_record(verdict: Verdict) -> None:
     assert (sound.topics, sound.partitions, sound.segments, sound.batches, sound.records, sound.producers) == (1, 2, 3, 7, 33, 2)
     assert sound.retries_absorbed == 7
     assert of(verdict, "gap").retries_absorbed is None
+
+
+def test_transaction_within_the_brokers_own_maximum_timeout_is_only_open(tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path, "t", 0)
+    log.data(5, pid=1, seq=0, transactional=True)
+    log.data(5, at=T0 + 3_000_000)
+    assert run(str(tmp_path))[0] == 1
+    assert run(str(tmp_path), "--transaction-max-timeout-ms", "3600000")[0] == 0
 
 
 def test_skipped_directories_are_named_in_notes(verdict: Verdict) -> None:
