@@ -22,7 +22,8 @@ GIVEN_UP = re.compile(r"Couldn't find leader endpoint for partitions \w*\(([^)]*
 
 def own_faults(data_dir: Path, broker_log: Path) -> list[Expected]:
     """Return the findings that the audit must report because Kafka's transaction coordinator omitted a marker: one for each partition in
-    which a committed or aborted transaction lacks its marker.
+    which a committed or aborted transaction lacks its marker, and one more if the marker of a later transaction gave its records the
+    opposite outcome.
 
     Only partitions count for which `broker_log` says that a marker was omitted. Returns an empty list if there is no broker log.
     """
@@ -31,8 +32,8 @@ def own_faults(data_dir: Path, broker_log: Path) -> list[Expected]:
     if not given_up:
         return []
     markers = list(_rows("markers", data_dir))
-    found = [
-        place
+    missing = [
+        (place, began)
         for began, ended in _decisions(data_dir)
         for place in began["partitions"]
         if place in given_up
@@ -43,7 +44,15 @@ def own_faults(data_dir: Path, broker_log: Path) -> list[Expected]:
             for marker in markers
         )
     ]
-    return [("torn-transaction", "warning", "marker missing", f"{place}@?") for place in found]
+    found: list[Expected] = [("torn-transaction", "warning", "marker missing", f"{place}@?") for place, _ in missing]
+    for place, began in missing:
+        producer = (place, began["producer_id"])
+        rows = [row for row in _rows("batches", data_dir) if (f"{row['topic']}-{row['partition']}", row["producer_id"]) == producer]
+        data = [row["base_offset"] for row in rows if not row["control"] and row["producer_epoch"] == began["producer_epoch"] - 1]
+        outcome = next((row["marker"] for row in rows if data and row["marker"] and row["base_offset"] > data[0]), None)
+        if began["transaction_version"] >= 2 and outcome is not None and outcome not in began["state"].lower():
+            found.append(("torn-transaction", "violation", "ended by a later transaction, with another outcome", f"{place}@{data[0]}"))
+    return found
 
 
 def _decisions(data_dir: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:

@@ -20,7 +20,7 @@ RULE = Rule(
         "Directories are judged each by itself; partitions in different ones are compared over the wire only. A marker missing from a "
         "partition without open data is a warning: its topic may have been deleted and made anew. Or its coordinator took it for deleted: "
         "Apache Kafka's may, when it starts again and does not know the partition's leader yet; then the records share the fate of the "
-        "producer's next transaction. So is data appended a second and more "
+        "producer's next transaction, a violation where that is another outcome. So is data appended a second and more "
         "after the transaction's first marker, which only topics with append times show, by the clocks of their brokers."
     ),
     sql="""
@@ -36,6 +36,11 @@ RULE = Rule(
                 concat(topic, '-', partition, '@', offset) AS elsewhere
             FROM states
             WHERE state IN ('PrepareCommit', 'PrepareAbort') AND next_state LIKE 'Complete%'
+        ), outcomes AS (
+            SELECT log_dir, producer_id, data_epoch, outcome, concat(topic, '-', partition, '@', marker_offset) AS elsewhere, NULL AS place
+            FROM ended
+            UNION ALL
+            SELECT log_dir, producer_id, producer_epoch - 1, outcome, elsewhere, place FROM decided WHERE own_epoch
         ), judged AS (
             SELECT d.*, l.topic, l.partition, l.log_start > 0 OR l.compacted OR l.blind > 0 AS vague,
                 bool_or(m.outcome = d.outcome) AS right, bool_or(m.outcome <> d.outcome) AS wrong,
@@ -72,6 +77,16 @@ RULE = Rule(
             FROM ended GROUP BY log_dir, producer_id, data_epoch
         ) e ON e.log_dir = d.log_dir AND e.producer_id = d.producer_id AND e.data_epoch = d.data_epoch
         WHERE d.last_append_timestamp > e.ended_at + 1000
+        UNION ALL
+        SELECT 'violation', 'ended by a later transaction, with another outcome', t.log_dir, t.topic, t.partition, t.first_offset, t.file,
+            t.position, t.producer_id, t.data_epoch, t.outcome, min(o.elsewhere), min(o.outcome), CAST(NULL AS STRING)
+        FROM transactions t
+        JOIN logs l ON l.log_dir = t.log_dir AND l.topic = t.topic AND l.partition = t.partition AND NOT l.compacted AND l.blind = 0
+        JOIN outcomes o ON o.log_dir = t.log_dir AND o.producer_id = t.producer_id AND o.data_epoch = t.data_epoch
+            AND coalesce(o.place, concat(t.topic, '-', t.partition)) = concat(t.topic, '-', t.partition)
+        WHERE t.data_epoch < t.data_epoch_max AND NOT coalesce(t.after_newer_epoch, false)
+        GROUP BY t.log_dir, t.topic, t.partition, t.first_offset, t.file, t.position, t.producer_id, t.data_epoch, t.outcome
+        HAVING bool_and(o.outcome <> t.outcome)
         UNION ALL
         SELECT CASE WHEN wrong THEN 'violation' ELSE 'warning' END,
             CASE WHEN wrong THEN 'against the decision of its coordinator' ELSE 'marker missing' END,

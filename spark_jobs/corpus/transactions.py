@@ -145,6 +145,17 @@ def lost_with_its_marker(root: Path) -> None:
     states.state("t", 1, 1, "CompleteCommit", 1)
 
 
+def ended_by_the_next_transaction(root: Path) -> None:
+    first, second, _ = logs(root)
+    for producer, committed in ((1, True), (2, False)):
+        first.data(producer, 0, 0, 1)
+        second.data(producer, 0, 0, 1)
+        first.marker(producer, 1, 1, committed=committed)
+        for partition in (first, second):
+            partition.data(producer, 1, 0, 2)
+            partition.marker(producer, 2, 2, committed=not committed)
+
+
 def behind_a_damaged_marker(root: Path) -> None:
     first, second, _ = logs(root)
     for at, committed in ((0, True), (1, False)):
@@ -244,6 +255,13 @@ TRANSACTIONS: dict[str, Case] = {
         against_the_decision, [("torn-transaction", "violation", "against the decision of its coordinator", "payments-0@2")]
     ),
     "lost_with_its_marker": Case(lost_with_its_marker, [("torn-transaction", "warning", "marker missing", "payments-1@?")]),
+    "ended_by_the_next_transaction": Case(
+        ended_by_the_next_transaction,
+        [
+            ("torn-transaction", "violation", "ended by a later transaction, with another outcome", "payments-1@0"),
+            ("torn-transaction", "violation", "ended by a later transaction, with another outcome", "payments-1@5"),
+        ],
+    ),
     "without_a_new_epoch": Case(without_a_new_epoch, [("transaction-epochs", "violation", "marker without a new epoch", "payments-0@0")]),
     "sequences_of_old_events": Case(
         sequences_of_old_events,
