@@ -138,7 +138,7 @@ class LogReader:
         result: list[tuple[int, int]] = []
         for segment in self.segments.from_offset(data.segment.base_offset):
             found, complete = segment.txn_index.collect(offset, upper)
-            result += [(txn.producer_id, txn.first_offset) for txn in found]
+            result += [(producer_id, first_offset) for producer_id, first_offset, _, _ in found]
             if complete:
                 break
         return result

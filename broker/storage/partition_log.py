@@ -240,7 +240,7 @@ class PartitionLog:
             return None
         self.producer_state.check_marker(header, marker, transaction_version)
         try:
-            self.segments.active.txn_index.entries()  # loads the file now: once the marker is written, adding its entry must not fail
+            self.segments.active.txn_index.load()  # now: once the marker is written, adding its entry must not fail
         except (OSError, ValueError) as e:
             raise storage_error(f"cannot read {self.segments.active.txn_index.path}", e) from e
         return marker
@@ -272,7 +272,7 @@ class PartitionLog:
     def _note_aborted(self, txn: CompletedTxn) -> None:
         stable = self.producer_state.last_stable_offset_after(txn)
         index = self.segments.active.txn_index
-        if not index.entries():
+        if not len(index):
             self._names_synced = False  # the transaction index's file will be created
         index.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, stable))
 

@@ -190,7 +190,7 @@ def _load_segments(load: _Loading) -> tuple[list[Segment], set[int]]:
     for segment in segments:
         if segment.base_offset in with_aborted:
             try:
-                segment.txn_index.entries()
+                segment.txn_index.load()
             except ValueError as e:
                 load.found(segment.txn_index.path, f"not usable ({e}); the segment is verified and its indexes are rebuilt")
                 suspect.add(segment.base_offset)

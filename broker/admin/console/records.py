@@ -125,8 +125,8 @@ def transaction_outcomes(log: PartitionLog, offset: int, writers: Iterable[int])
     aborted: dict[int, list[tuple[int, int]]] = {}
     for segment in log.segments.from_offset(offset):
         found, complete = segment.txn_index.collect(offset, log.log_end_offset)
-        for txn in found:
-            aborted.setdefault(txn.producer_id, []).append((txn.first_offset, txn.last_offset))
+        for producer_id, first_offset, last_offset, _ in found:
+            aborted.setdefault(producer_id, []).append((first_offset, last_offset))
         if complete:
             break
     return TransactionOutcomes(open_, aborted)

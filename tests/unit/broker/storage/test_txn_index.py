@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,27 @@ def test_the_time_of_a_lookup_does_not_grow_with_the_number_of_older_transaction
             True,
         )
     assert time.thread_time() - began < 1  # looking at all older ones takes 5 s
+
+
+def test_an_entry_takes_little_more_memory_than_in_the_file(tmp_path: Path) -> None:
+    index, count = TxnIndex(FILES, tmp_path / "t", 0, fresh=True), 10_000
+    tracemalloc.start()
+    try:
+        for at in range(1_000, 1_000 + 2 * count, 2):
+            index.append(AbortedTxn(1_000_000, at, at + 1, at + 2))
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    index.save()
+    assert held < 2 * (tmp_path / "t").stat().st_size
+
+
+def test_an_index_grows_after_a_fetch(tmp_path: Path) -> None:
+    index = filled(tmp_path / "t")
+    assert index.collect(100, 106) == (TXNS[:2], True)
+    index.append(AbortedTxn(4, 150, 160, 161))
+    assert index.collect(141, 200) == ([AbortedTxn(4, 150, 160, 161)], False)
+    assert len(index) == 4
 
 
 def test_no_file_exists_without_an_aborted_transaction(tmp_path: Path) -> None:
