@@ -303,8 +303,16 @@ OPERATIONS_PER_REQUEST = 1_000
 transaction to verify. The topic names in 1,000 operations take at most 250 KB, far below any broker's limit.
 """
 
+MARKERS_AT_ONCE = 250
+"""The most markers of one transaction that are sent in one turn of the event loop: 5 ms at 20 us each."""
+
+MARKERS_PAUSE_MS = 10
+"""The pause before more markers of a large transaction are sent, so that other work gets half of the time. All large transactions share the
+turns."""
+
 TIMED_OUT_TRANSACTIONS_PER_TURN = 100
 """The most timed-out transactions that are aborted in one turn of the event loop: two records and a few markers each, about 20 ms in all.
+Ten markers count as one transaction.
 """
 
 # --- memory -----------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 Invariants:
 
 * No marker is sent before the Prepare record is committed, and Complete is written only after all markers are committed. Otherwise a power
-  loss could leave a partition's transaction open forever. Steps that need not wait happen in the same turn of the event loop.
+  loss could leave a partition's transaction open forever. Steps that need not wait happen in the same turn of the event loop, except that
+  a transaction of more than MARKERS_AT_ONCE partitions gets its markers in several turns.
 * Each partition gets one marker, unless the coordinator crashes or moves in between. The next coordinator sends all markers again; a second
   marker has no effect.
 * A partition that rejects its marker for now (disk error, offsets partition still loading, unreachable leader) is retried by a timer,
@@ -104,6 +105,8 @@ class TxnCompletion:
         self._exists = exists
         self._faults = faults
         self._work: dict[str, _Work] = {}
+        self._last_turn_ms = 0
+        """The time (monotonic clock) of the last turn of the event loop that is reserved for further markers of a large transaction."""
 
     def __len__(self) -> int:
         return len(self._work)
@@ -138,9 +141,13 @@ class TxnCompletion:
         self._send_all(work)
 
     def _send_all(self, work: _Work) -> None:
+        self._send_some(work, sorted(work.left))
+
+    def _send_some(self, work: _Work, tps: list[TopicPartition]) -> None:
+        """Send the marker to the first MARKERS_AT_ONCE of these partitions, and to the others in later turns of the event loop."""
         txn, marker = work.txn, work.marker
         work.timer = None
-        for tp in sorted(work.left):
+        for tp in tps[: limits.MARKERS_AT_ONCE]:
             if self._faults.active and self._faults.stops_at("marker", txn.transactional_id, partial(self._retry, work), *tp):
                 continue
             try:
@@ -154,6 +161,10 @@ class TxnCompletion:
             if committed is not None:
                 work.waiting += 1
                 committed.add_done_callback(partial(self._sent, work, tp))
+        if later := tps[limits.MARKERS_AT_ONCE :]:
+            self._last_turn_ms = max(self._clock.mono_ms(), self._last_turn_ms) + limits.MARKERS_PAUSE_MS
+            work.timer = self._timers.schedule(self._last_turn_ms, partial(self._send_some, work, later))
+            return
         self._settle(work)
 
     def _retry(self, work: _Work) -> None:

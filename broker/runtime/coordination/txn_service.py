@@ -274,10 +274,10 @@ class TxnService:
         left = limits.TIMED_OUT_TRANSACTIONS_PER_TURN
         for shard in self.shards.serving():
             for txn in shard.machine.timed_out(now_ms):
-                if not left:
+                if left <= 0:
                     await pause(self._timers, self._clock, 1)
                     left = limits.TIMED_OUT_TRANSACTIONS_PER_TURN
-                left -= 1
+                left -= 1 + min(len(txn.partitions), limits.MARKERS_AT_ONCE) // 10
                 if shard.partition.removed or shard.machine.transactions.get(txn.transactional_id) is not txn:
                     continue  # this has changed during the pause
                 with self._nursery.step("abort of transaction %r", txn.transactional_id):

@@ -77,6 +77,44 @@ def test_each_partition_gets_one_marker_at_once() -> None:
     assert (harness.done, len(harness.completion)) == (1, 0)
 
 
+def test_large_transactions_share_the_turns_of_the_event_loop() -> None:
+    harness = Harness()
+    most = limits.MARKERS_AT_ONCE
+    for name in ("a", "b"):
+        places = frozenset((name, index) for index in range(2 * most + 1))
+        harness.completion.begin(harness, Transaction(name, 7, 5, 60_000, TxnState.PREPARE_COMMIT, places, 0, 0, version=2))
+    written = [len(harness.written)]
+    while harness.timers.next_deadline() is not None:
+        harness.pass_ms(limits.MARKERS_PAUSE_MS)
+        written.append(len(harness.written))
+    assert written == [2 * most, 3 * most, 4 * most, 4 * most + 1, 4 * most + 2]
+    assert len(set(harness.places)) == len(harness.places)
+    assert (harness.done, len(harness.completion)) == (2, 0)
+
+
+async def test_a_large_transaction_is_complete_only_after_its_last_marker() -> None:
+    last = ("z", 0)
+    harness = Harness(slow={A}, refusals={B: ErrorCode.KAFKA_STORAGE_ERROR})
+    harness.begin(A, B, last, *[("t", index) for index in range(limits.MARKERS_AT_ONCE)])
+    harness.waiting[A].set_exception(Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    await asyncio.sleep(0)
+    assert (last in harness.places, len(harness.timers)) == (False, 1)
+    harness.slow.clear()
+    harness.refusals.clear()
+    harness.pass_ms(limits.MARKERS_PAUSE_MS)
+    assert (last in harness.places, harness.done) == (True, 0)
+    harness.pass_ms(limits.MARKER_RETRY_MS)
+    assert (harness.places[-2:], harness.done) == ([A, B], 1)
+
+
+def test_a_resigned_coordinator_sends_no_more_markers_of_a_large_transaction() -> None:
+    harness = Harness()
+    harness.begin(*[("t", index) for index in range(limits.MARKERS_AT_ONCE + 1)])
+    harness.completion.stop(harness)
+    harness.pass_ms(limits.MARKERS_PAUSE_MS)
+    assert (len(harness.places), harness.done) == (limits.MARKERS_AT_ONCE, 0)
+
+
 def test_a_transaction_without_partitions_is_complete_at_once() -> None:
     harness = Harness()
     harness.begin()

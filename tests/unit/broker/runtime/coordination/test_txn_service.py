@@ -134,6 +134,17 @@ async def test_a_thousand_timeouts_take_bounded_turns(opened: TxnDir) -> None:
     assert opened.outcomes(A) == [ControlType.ABORT] * count
 
 
+async def test_timeouts_of_large_transactions_take_bounded_turns(opened: TxnDir) -> None:
+    deleted = [("gone", index) for index in range(limits.MARKERS_AT_ONCE)]
+    for name in "abcdefgh":
+        opened.add(opened.init(name), *deleted, transactional_id=name)
+    await opened.pass_ms(TIMEOUT_MS + CHECK_MS)
+    aborted = [txn for txn in opened.txns.all_transactions() if txn.state is TxnState.COMPLETE_ABORT]
+    assert len(aborted) == limits.TIMED_OUT_TRANSACTIONS_PER_TURN // (1 + limits.MARKERS_AT_ONCE // 10) + 1
+    await opened.pass_ms(1)
+    assert {txn.state for txn in opened.txns.all_transactions()} == {TxnState.COMPLETE_ABORT}
+
+
 async def test_a_transaction_whose_abort_is_too_large_does_not_hold_up_other_timeouts(opened: TxnDir) -> None:
     big, small = opened.init("big"), opened.init("small")
     opened.add(big, *[("t" * 249, index) for index in range(100)], transactional_id="big")
