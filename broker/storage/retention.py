@@ -15,11 +15,12 @@ def deletable(
     """Return the oldest segments that retention.ms, retention.bytes or the log start offset no longer keep.
 
     If the result has every segment, the caller must roll the log first. The result never has a segment with records at or above the high
-    watermark, nor an empty active segment. A segment without timestamps has the age of its file's modification time. Raises `OSError`.
+    watermark, nor an empty active segment; the log start offset does not remove an active segment, because no other follows it. A segment
+    without timestamps has the age of its file's modification time. Raises `OSError`.
     """
     ends = [s.base_offset for s in segments[1:]] + [log_end_offset]
     eligible = [(s, end) for s, end in zip(segments, ends, strict=True) if end <= high_watermark and (s is not segments[-1] or s.size)]
-    breached = list(takewhile(lambda item: item[1] <= log_start_offset, eligible))
+    breached = list(takewhile(lambda item: item[1] <= log_start_offset and item[0] is not segments[-1], eligible))
     if not config.deletes:
         return [s for s, _ in breached]
     rest = [s for s, _ in eligible[len(breached) :]]

@@ -44,6 +44,10 @@ def test_segments_below_the_log_start_are_deleted_under_every_policy(segments: l
         assert taken(segments, LogConfig(cleanup_policy=policy, retention_ms=-1), start=2) == [0, 1]
 
 
+def test_the_active_segment_is_kept_when_all_its_records_are_below_the_log_start(segments: list[Segment]) -> None:
+    assert taken(segments, LogConfig(retention_ms=-1), start=4) == [0, 1, 2]
+
+
 def test_retention_by_size_counts_deletions_by_log_start(segments: list[Segment]) -> None:
     assert taken(segments, LogConfig(retention_bytes=2 * SIZE, retention_ms=-1), start=2) == [0, 1]
     assert taken(segments, LogConfig(retention_bytes=SIZE, retention_ms=-1), start=2) == [0, 1, 2]
