@@ -143,6 +143,10 @@ class LeaderEpochs:
         return encode_lines(f"{e.epoch} {e.start_offset}" for e in self._entries)
 
     def _replace(self, entries: list[EpochStart]) -> None:
-        self._entries = entries
+        before, self._entries = self._entries, entries
+        try:
+            self.save()
+        except OSError:
+            self._entries = before  # else the next call would find the entry here, and nothing would write it
+            raise
         self.latest = entries[-1].epoch if entries else UNDEFINED
-        self.save()

@@ -293,6 +293,18 @@ def test_a_sync_survives_the_deletion_of_its_file(tmp_path: Path) -> None:
     assert harness.log.recovery_point == 7
 
 
+def test_a_leader_epoch_that_a_full_disk_refused_is_written_with_its_first_batch() -> None:
+    harness, files = memory_harness()
+    harness.append(batch())
+    files.room = 0
+    with pytest.raises(Rejected):
+        harness.log.append(batch(), origin=Origin.CLIENT, leader_epoch=1, now_ms=NOW_MS)
+    files.heal()
+    harness.log.append(batch(), origin=Origin.CLIENT, leader_epoch=1, now_ms=NOW_MS)
+    harness.restart()
+    assert harness.log.epochs.entries == ((0, 0), (1, 1))
+
+
 def test_a_full_disk_during_a_flush_keeps_the_recovery_point_back_but_syncs_the_data() -> None:
     harness, files = memory_harness(LogConfig(index_interval_bytes=0))
     for _ in range(3):
