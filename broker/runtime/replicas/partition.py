@@ -273,7 +273,7 @@ class Partition:
         self._shrink_candidates[self] = None
         if elected:
             self._fail_waits(Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another leadership has begun"), Condition.COMMITTED)
-        self._apply(effects)
+        self._apply(effects | LOW_WATERMARK)  # the replica with the lowest log start may have been removed
         self._wake(0)
 
     def follow(self, registration: Registration) -> bool:

@@ -435,3 +435,17 @@ async def test_partition_is_checked_while_delete_records_waits_for_followers(mem
     partition.maybe_shrink_isr()
     assert done.done(), "no other replica lives"
     assert not behind
+
+
+async def test_delete_records_completes_when_the_replicas_that_it_waits_for_are_removed(member: Member) -> None:
+    partition, behind = member.partition, member.harness.partitions.shrink_candidates
+    partition.lead(registered())
+    partition.append(one_batch())
+    member.fetched_by(FOLLOWER, 1)
+    partition.log.delete_records_before(1)
+    done = partition.when_deleted(1)
+    assert done is not None
+    partition.lead(Registration(LEADER, (LEADER,), (LEADER,), 2, 2))
+    assert done.done()
+    partition.maybe_shrink_isr()
+    assert not behind
