@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 
@@ -188,6 +189,26 @@ def test_a_manual_assignment_may_have_any_number_of_replicas() -> None:
     check_assignment(registered, [3, 1])
     with pytest.raises(Rejected):
         check_assignment(registered, [])
+
+
+class Compared(int):
+    """A broker id that counts the comparisons of all its kind."""
+
+    times = 0
+
+    def __lt__(self, other: int) -> bool:
+        Compared.times += 1
+        return int(self) < int(other)
+
+
+def test_an_assignment_of_very_many_brokers_is_not_sorted() -> None:
+    registered = cluster().state.image.brokers
+    ids = Random(1).sample(range(4, 10**9), 10_000)
+    with pytest.raises(Rejected, match=f"broker {min(ids)}, but no such broker"):
+        check_assignment(registered, [Compared(each) for each in [3, *ids, 1, 2]])
+    with pytest.raises(Rejected, match="the broker 2 more than once"):
+        check_assignment(registered, [3, 2, 1, 9, 2])
+    assert Compared.times < 2 * len(ids), "sorting takes 12 comparisons for each"
 
 
 def test_deciding_changes_nothing() -> None:
