@@ -222,13 +222,18 @@ def wanted_overrides(
 def _edited_list(op: ConfigOp, value: str, before: str, keys: Mapping[str, ConfigKey]) -> str:
     if op.name not in keys or keys[op.name].type is not ConfigType.LIST:
         raise Rejected(ErrorCode.INVALID_CONFIG, f"Can't {OpType(op.op).name} to key {op.name} because its type is not LIST.")
-    items = [item for item in before.split(",") if item]
-    for edit in _java_split(value):
-        if op.op == OpType.SUBTRACT and edit in items:
-            items.remove(edit)
-        elif op.op == OpType.APPEND and edit not in items:
-            items.append(edit)
-    return ",".join(items)
+    items, edits = [item for item in before.split(",") if item], _java_split(value)
+    if op.op == OpType.APPEND:
+        known = set(items)
+        return ",".join([*items, *dict.fromkeys(edit for edit in edits if edit not in known)])
+    left = Counter(edits)  # each edit removes one occurrence, the first
+    kept = []
+    for item in items:
+        if left[item] > 0:
+            left[item] -= 1
+        else:
+            kept.append(item)
+    return ",".join(kept)
 
 
 def _java_split(text: str) -> list[str]:

@@ -4,8 +4,9 @@ import pytest
 
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.configs.config_op import ConfigOp, OpType
-from ottla.broker.controller.alter_configs import AlterResource
+from ottla.broker.controller.alter_configs import AlterResource, wanted_overrides
 from ottla.broker.controller.create_topics import NewTopic
+from ottla.broker.core.topic_keys import TOPIC_KEYS
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.catalogs import LiveCatalog, code_of
 
@@ -45,6 +46,38 @@ def test_a_list_config_supports_append_and_subtract_without_duplicates(live: Liv
     assert live.catalog.configs(TOPIC, "t")["cleanup.policy"] == "compact,delete"
     assert change(live, ("cleanup.policy", SUBTRACT, "compact")) is ErrorCode.NONE
     assert live.catalog.configs(TOPIC, "t")["cleanup.policy"] == "delete"
+
+
+class Item(str):
+    """A list item that counts the comparisons of all its kind."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Item.compared += 1
+        return str(self) == other
+
+
+class Listed(str):
+    """A list setting's text whose items are `Item`s."""
+
+    def split(self, *_: object, **__: object) -> list[str]:
+        return [Item(each) for each in str(self).split(",")]
+
+
+@pytest.mark.parametrize(("op", "wanted"), [(APPEND, "a,b,a,a,b,0"), (SUBTRACT, "a,b")])
+def test_a_list_is_edited_without_comparing_each_pair_of_items(op: int, wanted: str) -> None:
+    name = "leader.replication.throttled.replicas"
+
+    def edited(before: str, value: str) -> str:
+        return wanted_overrides(AlterResource(TOPIC, "t", [ConfigOp(name, op, value)]), {name: before}, TOPIC_KEYS, {})[name]
+
+    assert edited("a,b,a,a,b", "a,0,a,0,b") == wanted
+    many = [f"0:{number}" for number in range(1_000)]
+    Item.compared = 0
+    edited(Listed(",".join(many)), ",".join(reversed(many)))
+    assert Item.compared <= 10 * len(many)
 
 
 def test_appending_to_an_unset_list_starts_from_the_default(live: LiveCatalog) -> None:
