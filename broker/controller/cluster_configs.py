@@ -43,7 +43,7 @@ from ottla.protocol.error_codes import ErrorCode
 
 _TYPES: Final = frozenset({ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP, ResourceType.CLIENT_METRICS})
 _VALUE_CHARS_MAX: Final = 32_767
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 def alter_cluster_configs(

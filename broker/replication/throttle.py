@@ -8,11 +8,14 @@ Source: KAFKA ReplicationQuotaManager, SimpleRate, TopicConfigHandler.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
 NO_LIMIT: Final = 2**63 - 1
+_REPLICA: Final = re.compile("0*([0-9]{1,10}):0*([0-9]{1,10})")
+"""A throttled replica. The setting's validator accepts any number of digits, as in Kafka; Python converts at most 4,300."""
 
 
 class _Sample:
@@ -42,15 +45,16 @@ class Throttle:
     def cover(self, topic: str, replicas: Collection[str], node: int) -> None:
         """Replace the set of the topic's replicas that the quota throttles (leader.replication.throttled.replicas or follower...).
 
-        Each replica is `partition:broker`, or `*` for all. Replicas of other brokers than `node` are ignored; an empty list removes all.
+        Each replica is `partition:broker`, or `*` for all. Replicas of other brokers than `node` are ignored, and numbers that are no ids;
+        an empty list removes all.
         """
         if not replicas:
             self._throttled_partitions.pop(topic, None)
         elif "*" in replicas:
             self._throttled_partitions[topic] = None
         else:
-            places = (replica.split(":") for replica in replicas)
-            self._throttled_partitions[topic] = frozenset(int(index) for index, broker in places if int(broker) == node)
+            places = filter(None, map(_REPLICA.fullmatch, replicas))
+            self._throttled_partitions[topic] = frozenset(int(place[1]) for place in places if int(place[2]) == node)
 
     def covers(self, topic: str, index: int) -> bool:
         """Return whether the replication quota applies to this partition, on this broker."""

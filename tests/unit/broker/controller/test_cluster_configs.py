@@ -106,7 +106,12 @@ def test_broker_configs_are_for_all_brokers_or_one_registered_node(controller: L
 
 @pytest.mark.parametrize(
     ("name", "code"),
-    [("2", ErrorCode.BROKER_ID_NOT_REGISTERED), ("one", ErrorCode.INVALID_REQUEST), ("-1", ErrorCode.INVALID_REQUEST)],
+    [
+        ("2", ErrorCode.BROKER_ID_NOT_REGISTERED),
+        ("one", ErrorCode.INVALID_REQUEST),
+        ("-1", ErrorCode.INVALID_REQUEST),
+        ("9" * 5_000, ErrorCode.INVALID_REQUEST),
+    ],
 )
 def test_an_unknown_nodes_configs_are_refused(controller: LiveController, name: str, code: ErrorCode) -> None:
     assert problem(controller, resource(BROKER, name, log_cleaner_threads="2"))[0] is code

@@ -13,7 +13,13 @@ def throttled(rate: int, windows: int = 11, window_ms: int = 1_000) -> Throttle:
 
 @pytest.mark.parametrize(
     ("replicas", "covered"),
-    [([], []), (["*"], [0, 1, 2]), (["0:7", "2:7", "1:8"], [0, 2]), (["1:8"], [])],
+    [
+        ([], []),
+        (["*"], [0, 1, 2]),
+        (["0:7", "2:7", "1:8"], [0, 2]),
+        (["1:8"], []),
+        (["9" * 5_000 + ":7", "1:" + "9" * 5_000, "02:007"], [2]),
+    ],
 )
 def test_throttled_replicas_setting_selects_the_covered_partitions(replicas: list[str], covered: list[int]) -> None:
     throttle = throttled(1)
