@@ -50,7 +50,8 @@ STANDBYS = "streams.num.standby.replicas"
 RACK_TAGS = "streams.rack.aware.assignment.tags"
 INITIAL_REBALANCE_DELAY_MS = "streams.initial.rebalance.delay.ms"
 _OFFLOAD: Final = "Whether assignments are computed on a background thread, which does not exist here. Stored, without effect."
-_DURATION: Final = re.compile(r"by_duration:P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
+_DURATION: Final = re.compile(r"by_duration:P(?=.)(?!.*\d{19})(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
+"""A duration whose numbers fit into 64 bits, as in Java; a longer one would be infinite."""
 _OFFSET_RESET: Final = validator(
     lambda value: isinstance(value, str) and (value in {"earliest", "latest"} or _DURATION.fullmatch(value) is not None),
     "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'.",

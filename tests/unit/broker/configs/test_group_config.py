@@ -36,6 +36,7 @@ def test_a_value_within_the_brokers_bounds_is_allowed(value: str) -> None:
         {"no.such": "45000"},
         {"share.session.timeout.ms": "44999"},
         {"share.auto.offset.reset": "by_duration:P"},
+        {"share.auto.offset.reset": f"by_duration:P{'9' * 400}D"},
         {"share.auto.offset.reset": "sometime"},
         {"share.isolation.level": "none"},
         {"share.record.lock.duration.ms": "60001"},
