@@ -67,15 +67,16 @@ def matching_patterns(texts: Iterable[str]) -> dict[str, Any]:
     `parameter=expression`. If a parameter is named several times, the last expression counts. (The type of the compiled expressions is Any,
     because the RE2 library has no type annotations.)
 
-    Raises Rejected(INVALID_CONFIG) if a text does not have this form, names an unknown parameter, or has an invalid expression.
+    Raises Rejected(INVALID_CONFIG) if a text does not have this form, names an unknown parameter, or has an invalid expression. Expressions
+    that do not count are not compiled: a setting of 32 KB has 1,500, which may take 4 ms each.
     """
     found = {}
     for text in texts:
         parameter, *expressions = text.rstrip("=").split("=")
         if parameter.strip() not in _PARAMETERS or len(expressions) != 1:
             raise _illegal(text)
-        found[parameter.strip()] = _compiled(expressions[0].strip(), text)
-    return found
+        found[parameter.strip()] = expressions[0].strip(), text
+    return {parameter: _compiled(expression, text) for parameter, (expression, text) in found.items()}
 
 
 def _compiled(expression: str, text: str) -> Any:

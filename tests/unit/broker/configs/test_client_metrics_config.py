@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.broker.configs import client_metrics_config
 from ottla.broker.configs.client_metrics_config import METRICS_KEYS, check_metrics_configs
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -41,6 +42,15 @@ def test_an_invalid_subscription_gets_kafkas_error(overrides: dict[str, str], co
     with pytest.raises(Rejected) as refused:
         check_metrics_configs("m", overrides)
     assert refused.value.code is code
+
+
+def test_only_the_expression_that_counts_for_a_parameter_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(client_metrics_config, "compiled", seen.append)
+    check_metrics_configs(
+        "m", {"match": ",".join(["client_id=(", *(f"client_id={number}" for number in range(1_000)), "client_source_port=1"])}
+    )
+    assert seen == ["999", "1"]
 
 
 def test_a_subscription_needs_a_name() -> None:
