@@ -317,8 +317,11 @@ class ImageDelta:
 def _set_in(maps: MapDelta[K, Mapping[str, V]], key: K, name: str, value: V | None) -> None:
     """Set the entry `name` of the map that `maps` has for `key` to `value`, or remove the entry if `value` is None. An empty inner map is
     removed.
+
+    The inner map is copied once in a delta, not for each record: a broker may have any number of settings.
     """
-    inner = dict(maps.get(key) or {})
+    changed = maps.changed.get(key)
+    inner = changed if isinstance(changed, dict) else dict(maps.get(key) or {})
     if value is None:
         inner.pop(name, None)
     else:

@@ -71,6 +71,16 @@ def test_a_resource_without_configs_is_absent() -> None:
     assert made_of(ConfigRecord(2, "a", "x", None), ConfigRecord(4, "", "y", None), image=TOPICS).configs == {}
 
 
+def test_the_settings_of_a_resource_are_copied_once_in_a_delta() -> None:
+    delta = ImageDelta(TOPICS)
+    delta.apply(ConfigRecord(2, "a", "y", "2"))
+    copied = delta.changes().configs[2, "a"]
+    for name, value in (("z", "3"), ("x", None)):
+        delta.apply(ConfigRecord(2, "a", name, value))
+    assert delta.changes().configs[2, "a"] is copied
+    assert (TOPICS.configs, delta.finish().configs) == ({(2, "a"): {"x": "1"}}, {(2, "a"): {"y": "2", "z": "3"}})
+
+
 def test_the_order_of_a_quota_entitys_parts_does_not_matter() -> None:
     user, client = QuotaEntity("user", "u"), QuotaEntity("client-id", None)
     image = made_of(ClientQuotaRecord([user, client], "x", 1.0), ClientQuotaRecord([client, user], "y", 2.0))
