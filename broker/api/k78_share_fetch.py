@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from ottla.broker.api.context import Context
+from ottla.broker.api.context import Context, Peer
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import transform
 from ottla.broker.api.services import ShareGroupServices
@@ -57,7 +57,9 @@ API = Api(
 _ACQUIRE_MODES = {0, 1}
 _RECORD_LIMIT = 1
 _SESSION = "share session"
-"""The key, in the connection's `on_closed` callbacks, of the callback that ends the connection's share session."""
+"""The key, in the connection's `on_closed` callbacks, of the callback for the share session of the connection that has ended last. Together
+with a group id and a member id it is the key of the callback that ends a session.
+"""
 
 Named = list[tuple[TopicPartition, str | None]]
 """Partitions (topic id and index), each with its topic's name; the name is None for an unknown topic id."""
@@ -125,7 +127,7 @@ def _session(ctx: Context[ShareGroupServices], request: ShareFetchRequest, group
         if _acknowledges(request):
             raise Rejected(ErrorCode.INVALID_REQUEST)
         session = shares.sessions.begin(group_id, member_id, listed)
-        ctx.peer.on_closed[_SESSION] = partial(shares.disconnected, session)
+        _end_with_connection(ctx.peer, session, partial(shares.disconnected, session))
         return session, list(dict(listed).items())
     session = shares.sessions.check(group_id, member_id, epoch)
     if epoch == FINAL_EPOCH:
@@ -134,6 +136,21 @@ def _session(ctx: Context[ShareGroupServices], request: ShareFetchRequest, group
     shares.sessions.update(session, listed, forgotten)
     session.next_epoch()
     return session, _rotated([(key, cached.topic) for key, cached in session.partitions.items()], epoch)
+
+
+def _end_with_connection(peer: Peer, session: ShareSession, disconnected: Callable[[], object]) -> None:
+    """Call `disconnected` when the client's connection closes. A client has one session, but a connection may have those of many members,
+    and all of them must end. Of sessions that end earlier, the connection only remembers the last one.
+    """
+    key = (_SESSION, session.group_id, session.member_id)
+
+    def ended() -> None:
+        peer.on_closed.pop(key, None)
+        if not peer.is_closed:
+            peer.on_closed[_SESSION] = disconnected
+
+    session.on_end = ended
+    peer.on_closed[key] = disconnected
 
 
 def _rotated(partitions: Named, epoch: int) -> Named:

@@ -14,7 +14,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -25,6 +25,10 @@ from ottla.protocol.error_codes import ErrorCode
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _INT32_MAX: Final = 2**31 - 1
+
+
+def _nothing() -> None:
+    return None
 
 
 class TopicPartition(NamedTuple):
@@ -51,6 +55,8 @@ class ShareSession:
     member_id: str
     epoch: int
     partitions: dict[TopicPartition, CachedSharePartition] = field(default_factory=dict)
+    on_end: Callable[[], object] = _nothing
+    """A function that is called when the session ends."""
 
     @property
     def weight_bytes(self) -> int:
@@ -158,4 +164,6 @@ class ShareSessions:
             self._members[group_id] -= 1
             if not self._members[group_id]:
                 del self._members[group_id]
+            on_end, session.on_end = session.on_end, _nothing  # otherwise the function and the session could keep each other
+            on_end()
         return session

@@ -119,6 +119,24 @@ def test_records_acquired_by_a_closed_connection_are_available_to_others(client:
     assert acquired(ShareMember(client, "m").fetch(max_wait_ms=20_000)) == [(0, 0, 2)]
 
 
+def test_a_closed_connection_ends_the_sessions_of_all_members_that_used_it(client: Client, broker: RunningBroker) -> None:
+    produce(client, "t", b"a")
+    with broker.client() as other:
+        assert acquired(ShareMember(other, "n").fetch()) == [(0, 0, 1)]
+        assert acquired(ShareMember(other, "o").fetch()) == []
+    broker.call_until(lambda running: len(running.services.share.partitions.sessions) == 0)
+    assert acquired(ShareMember(client, "m").fetch()) == [(0, 0, 2)]
+
+
+def test_a_closed_connection_whose_session_has_ended_drops_the_groups_share_partitions(client: Client, broker: RunningBroker) -> None:
+    with broker.client() as other:
+        member = ShareMember(other, "n")
+        member.fetch()
+        member.fetch(share_session_epoch=-1)
+        broker.call_until(lambda running: len(running.services.share.partitions) == 1)
+    broker.call_until(lambda running: len(running.services.share.partitions) == 0)
+
+
 def test_final_share_fetch_of_a_session_releases_the_members_records(client: Client) -> None:
     produce(client, "t", b"a", b"b")
     member = ShareMember(client, "m")
