@@ -378,7 +378,10 @@ class SharePartitionManager:
     # --- sessions and leadership -------------------------------------------------------------------------------------------------
 
     def release(self, session: ShareSession) -> None:
-        """End a member's share session, and release the records that the member has acquired, so that others can acquire them."""
+        """End a member's share session, and release the records that the member has acquired, so that others can acquire them. Do nothing
+        if the session has ended: the member may have begun another one while the session's last acknowledgements were persisted."""
+        if self.sessions.get(session.group_id, session.member_id) is not session:
+            return
         self.sessions.remove(session.group_id, session.member_id)
         for topic_id, index in session.partitions:
             shared = self._in_use.get(SharePartitionKey(session.group_id, topic_id, index))
@@ -392,8 +395,7 @@ class SharePartitionManager:
     def disconnected(self, session: ShareSession) -> None:
         """End the session of a connection that was closed. If it was the group's last session on this broker, drop the group's share
         partitions."""
-        if self.sessions.get(session.group_id, session.member_id) is session:
-            self.release(session)
+        self.release(session)
         if not self.sessions.has_members(session.group_id):
             for key in list(self._groups.get(session.group_id, ())):
                 self._failed(self._in_use[key], Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER))

@@ -123,6 +123,15 @@ def test_closed_older_connection_does_not_end_a_newer_session(harness: ShareHarn
     assert acquired(harness.fetch("n")) == []
 
 
+def test_the_late_end_of_an_older_session_does_not_end_a_newer_one(harness: ShareHarness) -> None:
+    older = harness.shares.sessions.begin("g", "m", [(TopicPartition(TOPIC_ID, 0), "t")])
+    harness.shares.sessions.begin("g", "m", [(TopicPartition(TOPIC_ID, 0), "t")])
+    harness.fetch()
+    harness.shares.release(older)
+    assert len(harness.shares.sessions) == 1
+    assert acquired(harness.fetch("n")) == [], "the member still holds the record"
+
+
 def test_the_end_of_leadership_drops_the_share_partition(harness: ShareHarness) -> None:
     harness.fetch()
     harness.shares.on_resignation("t", 0, 1)
