@@ -135,8 +135,8 @@ class GroupCoordinator:
         """
         self.config = config
         self.groups: dict[str, Group] = {}
-        self._unwritten: set[str] = set()
-        """Classic groups whose first record is not in the log yet."""
+        self._unwritten: dict[str, ConsumerGroup | StreamsGroup | None] = {}
+        """The ids of classic groups whose first record is not in the log yet, each with the group without members that it replaces."""
         self.offsets = Offsets()
         topics = NoTopics() if topics is None else topics
         self.consumers = ConsumerGroups(self.groups, consumer_config or (lambda _: config.consumer), topics)
@@ -168,13 +168,18 @@ class GroupCoordinator:
         )
 
     def _join_new_group(
-        self, group_id: str, request: JoinRequest, request_key: PendingRequestKey, now: Now
+        self,
+        group_id: str,
+        request: JoinRequest,
+        request_key: PendingRequestKey,
+        now: Now,
+        replaced: ConsumerGroup | StreamsGroup | None = None,
     ) -> Effects[GroupRecord, Replies]:
+        self._unwritten[group_id] = replaced
         group = self.groups[group_id] = ClassicGroup(group_id, self.config.classic)
         outcome = join(group, request, request_key, now)
         assert outcome.record is None, "nobody was assigned anything yet"
         outcome.record = GroupMetadataValue(current_state_timestamp=now.wall_ms)
-        self._unwritten.add(group_id)
         return _effects(group, outcome)
 
     def _replace_empty_group(
@@ -184,7 +189,7 @@ class GroupCoordinator:
         if request.member_id:
             return Effects((), [Reply(request_key, JoinGroupResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=request.member_id))])
         tombstones = group.tombstones()
-        effects = self._join_new_group(group.group_id, request, request_key, now)
+        effects = self._join_new_group(group.group_id, request, request_key, now, group)
         return Effects([*tombstones, *effects.records], effects.response)
 
     def sync(self, group_id: str, request: SyncRequest, request_key: PendingRequestKey, now: Now) -> Effects[GroupRecord, Replies]:
@@ -264,8 +269,11 @@ class GroupCoordinator:
             return []
         replies = group.on_write_failed(now).replies
         if group_id in self._unwritten:
-            self._unwritten.discard(group_id)
-            del self.groups[group_id]
+            replaced = self._unwritten.pop(group_id)
+            if replaced is None:
+                del self.groups[group_id]
+            else:
+                self.groups[group_id] = replaced
             replies += group.fail_all_pending_requests(ErrorCode.COORDINATOR_NOT_AVAILABLE).replies
         return replies
 
@@ -408,7 +416,7 @@ class GroupCoordinator:
         elif isinstance(key, ConsumerKey):
             self.consumers.apply(key, value)
         elif isinstance(value, GroupMetadataValue):
-            self._unwritten.discard(key.group)
+            self._unwritten.pop(key.group, None)
             self._classic_group(key.group).apply(value)
         elif isinstance(gone := self.groups.get(key.group), ClassicGroup):
             del self.groups[key.group]

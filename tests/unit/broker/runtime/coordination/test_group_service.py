@@ -437,6 +437,21 @@ async def test_a_consumer_group_heartbeat_with_a_failed_write_can_be_retried() -
     assert answer.epoch == 2
 
 
+async def test_a_join_with_a_failed_write_does_not_replace_an_empty_consumer_group(harness: Harness) -> None:
+    beat(harness)
+    beat(harness, -1)
+    before = harness.service.get("g")
+    harness.partition.refusal = Rejected(ErrorCode.NOT_ENOUGH_REPLICAS)
+    refused = harness.join()
+    assert isinstance(refused, JoinGroupResult)
+    assert refused.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert harness.service.get("g") is before
+    harness.partition.refusal = None
+    joined = harness.join()
+    assert isinstance(joined, JoinGroupResult)
+    assert joined.generation == 1
+
+
 async def test_a_consumer_group_members_session_expires_without_heartbeats() -> None:
     harness = Harness()
     beat(harness)
