@@ -4,6 +4,9 @@ Invariants:
 
 * A heartbeat may add share partitions whose state must be initialized. The initialization begins after the heartbeat's records are
   committed, and the heartbeat's response does not wait for it. A later heartbeat assigns the partitions to members.
+* A share partition has one initialization at a time, and none after one has succeeded, because each deletes the delivery states. It begins
+  when no deletion of the group's state is in progress, because a deletion that is retried could take effect after it. (Kafka ensures
+  neither.)
 * The share coordinator alters offsets and deletes state. The response waits for it, and has an error for each share partition or topic that
   failed.
 * A share group is deleted only when all its state is deleted.
@@ -19,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakValueDictionary
 
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
@@ -70,6 +74,10 @@ class ShareGroupService:
         self._persister = persister
         self._end_offsets = end_offsets
         self._nursery = nursery
+        self._initializing: set[tuple[str, TopicIdPartition]] = set()
+        """The share partitions whose initialization is in progress, with their group ids."""
+        self._deleting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """A lock for each group whose share state is being deleted."""
 
     # --- operations -----------------------------------------------------------------------------------------------------------
 
@@ -176,6 +184,36 @@ class ShareGroupService:
             await asyncio.wait([response])
             if response.cancelled() or response.exception() is not None:
                 return
+        async with self._lock_of(group_id):
+            pass  # a deletion of the group's state has ended
+        begun = initialization._replace(start_offsets=self._not_begun(group_id, initialization.start_offsets))
+        if not begun.start_offsets:
+            return
+        keys = {(group_id, tp) for tp in begun.start_offsets}
+        self._initializing |= keys
+        try:
+            await self._initialize_and_mark(group_id, begun)
+        finally:
+            self._initializing -= keys
+
+    def _not_begun(self, group_id: str, start_offsets: Mapping[TopicIdPartition, int]) -> Mapping[TopicIdPartition, int]:
+        """Return those of the share partitions in `start_offsets` which the group still has to initialize, and which no earlier heartbeat
+        is initializing. No share partition is returned if this broker does not coordinate the group any more."""
+        try:
+            group = self._groups.get(group_id)
+        except Rejected:
+            return {}
+        known = getattr(group, "partitions", None)
+        wanted = {} if known is None else known.initializing
+        return {
+            (topic_id, partition): offset
+            for (topic_id, partition), offset in start_offsets.items()
+            if topic_id in wanted
+            and partition in wanted[topic_id].partitions
+            and (group_id, (topic_id, partition)) not in self._initializing
+        }
+
+    async def _initialize_and_mark(self, group_id: str, initialization: Initialization) -> None:
         failures = await self._initialize(group_id, initialization)
         partitions = _by_topic(initialization.start_offsets)
         for (topic_id, partition), failure in failures.items():
@@ -197,8 +235,12 @@ class ShareGroupService:
 
     async def _delete(self, group_id: str, topics: SharedTopics) -> dict[bytes, Rejected]:
         tps = [(topic_id, partition) for topic_id, topic in topics.items() for partition in sorted(topic.partitions)]
-        results = await self._each(tps, lambda tp: self._persister.delete(SharePartitionKey(group_id, *tp)))
+        async with self._lock_of(group_id):
+            results = await self._each(tps, lambda tp: self._persister.delete(SharePartitionKey(group_id, *tp)))
         return {tp[0]: result for tp, result in zip(tps, results, strict=True) if isinstance(result, Rejected)}
+
+    def _lock_of(self, group_id: str) -> asyncio.Lock:
+        return self._deleting.setdefault(group_id, asyncio.Lock())
 
     async def _write(self, group_id: str, decide: Callable[[ShareGroups], Effects[GroupRecord, T]]) -> T:
         """Append the records that `decide` returns for the group, and return the response of that decision when the records are committed.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,14 +50,43 @@ class States:
         return self.states.get(key, StateSummary())
 
 
+class SlowStates(States):
+    """A persister whose operations take effect one by one, when the test calls `complete`; by default the oldest one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[tuple[Callable[[], None], asyncio.Future[None]]] = []
+
+    def _later(self, operation: Callable[[], None]) -> asyncio.Future[None]:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append((operation, done))
+        return done
+
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> Any:
+        return self._later(lambda: States.initialize(self, key, state_epoch, start_offset))
+
+    def delete(self, key: SharePartitionKey) -> Any:
+        return self._later(lambda: States.delete(self, key))
+
+    async def complete(self, *, newest: bool = False) -> None:
+        """Let all operations that wait now take effect. With `newest`, let only the newest two do so."""
+        chosen = self.waiting[-2:] if newest else self.waiting[:]
+        for operation, done in chosen:
+            self.waiting.remove((operation, done))
+            operation()
+            done.set_result(None)
+        await settle()
+
+
 class EndAt10:
     async def of(self, topic: bytes, index: int) -> int:
         return 10
 
 
 class Harness:
-    def __init__(self) -> None:
-        clock, partition = VirtualClock(), MemoryPartition()
+    def __init__(self, states: States | None = None) -> None:
+        self.clock = clock = VirtualClock()
+        partition = MemoryPartition()
         self.nursery = Nursery(Timers(), clock, pytest.fail)
         topic = SimpleNamespace(partitions={0: partition})
         partitions: Any = SimpleNamespace(by_name=lambda _: topic, get=lambda _, index: topic.partitions[index])
@@ -67,7 +97,7 @@ class Harness:
         async def exists(_: str) -> None: ...
 
         self.groups = GroupService(settings, self.nursery, partitions, exists, cluster=cluster)
-        self.states = States()
+        self.states = states or States()
         persister: Any = self.states
         end_offsets: Any = EndAt10()
         self.service = ShareGroupService(self.groups, persister, end_offsets, self.nursery)
@@ -133,3 +163,42 @@ async def test_a_group_whose_state_cannot_be_deleted_stays(harness: Harness) -> 
     harness.states.failing = set()
     await harness.service.delete_group("g")
     assert (harness.service.has("g"), harness.states.states) == (False, {})
+
+
+@pytest.fixture
+async def slow() -> AsyncIterator[tuple[Harness, SlowStates]]:
+    states = SlowStates()
+    made = Harness(states)
+    yield made, states
+    await made.nursery.stop()
+
+
+async def test_a_slow_initialization_is_not_repeated_after_it_has_succeeded(slow: tuple[Harness, SlowStates]) -> None:
+    harness, states = slow
+    epoch = await harness.beat()
+    harness.clock.advance(30_000)
+    epoch = await harness.beat(epoch)
+    await states.complete(newest=True)
+    assert harness.service.initialized_partitions("g") == {T: [0, 1]}
+    read_to_7 = {SharePartitionKey("g", T, index): StateSummary(1, 0, 7, 0) for index in (0, 1)}
+    states.states.update(read_to_7)
+    await states.complete()
+    assert states.states == read_to_7
+
+
+async def test_a_member_that_joins_during_a_deletion_has_its_partitions_initialized_afterwards(slow: tuple[Harness, SlowStates]) -> None:
+    harness, states = slow
+    await harness.beat()
+    await states.complete()
+    await harness.beat(-1)
+    deletion = asyncio.ensure_future(harness.service.delete_group("g"))
+    await settle()
+    await harness.beat()
+    await states.complete(newest=True)
+    await states.complete()
+    await states.complete()
+    with pytest.raises(Rejected) as refused:
+        await deletion
+    assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
+    assert harness.service.initialized_partitions("g") == {T: [0, 1]}
+    assert len(states.states) == 2, "they have state"
