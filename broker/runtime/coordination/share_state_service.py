@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from ottla.broker.share.state_coordinator import ShareState, ShareStateCoordinator
     from ottla.broker.share.state_records import ShareRecord
 
+RECORDS_PER_BATCH = 1_000
+"""The most snapshots of idle share partitions, or deletions of a topic's states, in one batch."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -181,6 +184,6 @@ class ShareStateService:
     @staticmethod
     def _append(shard: _Shard, records: list[ShareRecord], purpose: str) -> None:
         try:
-            shard.append(records)
+            shard.append_independently(records, RECORDS_PER_BATCH)
         except Rejected as error:
             logger.warning("Could not %s in %s-%d: %s", purpose, SHARE_GROUP_STATE, shard.partition.index, error)

@@ -11,6 +11,7 @@ import pytest
 
 from ottla.broker.cluster.topic_names import SHARE_GROUP_STATE
 from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import Timers
@@ -129,6 +130,19 @@ async def test_idle_share_partitions_get_snapshots_so_that_the_log_can_be_cut(ha
     await harness.pass_ms(300_000)
     await harness.pass_ms(300_000)
     assert harness.deleted[-1] > 1
+
+
+async def test_snapshots_of_idle_share_partitions_and_deletions_may_exceed_one_batch(harness: Harness) -> None:
+    await harness.service.load()
+    for key in (KEY, OTHER):
+        harness.service.initialize(key, 1, 0)
+    before = harness.partition.log.log_end_offset
+    harness.partition.log.config = LogConfig(max_message_bytes=200)
+    await harness.pass_ms(300_000)
+    assert harness.partition.log.log_end_offset == before + 2
+    harness.partition.log.config = LogConfig(max_message_bytes=140)
+    harness.service.forget_topic(TOPIC)
+    assert [harness.service.summary(key) for key in (KEY, OTHER)] == [StateSummary(), StateSummary()]
 
 
 async def test_a_deleted_topic_loses_its_state(harness: Harness) -> None:
