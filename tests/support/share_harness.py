@@ -50,6 +50,7 @@ class ShareHarness:
         )
         self.fetches = ShareFetches(self.shares, self.timers, Turns(self.clock))
         self.on_closed: dict[object, Callable[[], object]] = {}
+        self.is_closed = False
 
     def partition(self, index: int = 0) -> Partition:
         return self.logs.partitions.get("t", index)
@@ -66,6 +67,12 @@ class ShareHarness:
         """Advance the clock by `ms`, and run the timers that are due."""
         self.clock.advance(ms)
         self.timers.run_due(self.clock.mono_ms())
+
+    def disconnect(self) -> None:
+        """Close the connection of the client, as which the harness sends its fetches."""
+        self.is_closed = True
+        for callback in list(self.on_closed.values()):
+            callback()
 
     def fetch(self, member: str = "m", *, partitions: int | list[TopicPartition] = 1, **changes: Any) -> Results | Awaitable[Results]:
         fields: dict[str, Any] = {

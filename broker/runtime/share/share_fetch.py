@@ -53,6 +53,8 @@ class ShareFetchClient(Protocol):
 
     on_closed: dict[object, Callable[[], object]]
     """Functions that are called when the client's connection is closed. The mapping is replaced then."""
+    is_closed: bool
+    """Whether the client's connection was closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,8 +288,11 @@ class ShareFetches:
 
     def _acquire(self, fetch: _Fetch, attempt: _Attempt) -> Results | Awaitable[Results]:
         """Acquire records from all partitions of `attempt`. Return the results, or an awaitable of them if this takes several turns of the
-        event loop. When the client's connection is closed, the awaitable acquires no further records and raises CancelledError.
+        event loop. When the client's connection is closed, the awaitable acquires no further records and raises CancelledError. No record
+        is acquired if the connection is closed already: the member's records were released, and these would stay locked.
         """
+        if fetch.client.is_closed:
+            return fetch.errors
         steps = self._acquiring(fetch, attempt)
         try:
             next(steps)

@@ -15,6 +15,7 @@ from ottla.broker.share.settings import ShareSettings
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import BatchHeader, split_batches
 from tests.support.share_harness import KEY, LOCK_MS, ShareHarness, acquired
+from tests.support.simulation import settle
 
 
 @pytest.fixture
@@ -114,6 +115,28 @@ async def test_a_closed_connection_cancels_the_wait(harness: ShareHarness) -> No
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert harness.partition().watchers == {}
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+async def test_a_resumed_fetch_acquires_nothing_if_its_connection_closes_before_it_reads(
+    harness: ShareHarness, monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    monkeypatch.setattr(limits, "FETCHED_AT_ONCE", 1)
+    waiting = harness.begin(partitions=partitions)
+    await settle()
+    harness.append(b"a")
+    harness.disconnect()
+    await asyncio.wait([waiting])
+    harness.is_closed = False
+    assert acquired(harness.fetch("n")) == [(0, 0, 1)]
+
+
+async def test_a_fetch_that_begins_after_its_connection_has_closed_acquires_nothing(harness: ShareHarness) -> None:
+    harness.append(b"a")
+    harness.disconnect()
+    assert acquired(harness.fetch()) == []
+    harness.is_closed = False
+    assert acquired(harness.fetch("n")) == [(0, 0, 1)]
 
 
 async def test_a_shutdown_answers_waiting_fetches(harness: ShareHarness) -> None:
