@@ -166,7 +166,7 @@ class DeadLetterQueues:
         append fails."""
         settings, leader = self._broker_configs.settings, self._catalog.leader_of((topic.name, index))
         if leader == settings.node_id or self._peers is None:
-            await _append(self._partitions.get(topic.topic_id, index), batch)
+            await self._append_here(self._partitions.get(topic.topic_id, index), batch)
             return
         if leader == NO_LEADER:
             raise Rejected(ErrorCode.LEADER_NOT_AVAILABLE)
@@ -176,6 +176,25 @@ class DeadLetterQueues:
         found = response.responses[0].partition_responses[0]
         if found.error_code != ErrorCode.NONE:
             raise Rejected(ErrorCode.of(found.error_code), found.error_message or "")
+
+    async def _append_here(self, target: Partition, batch: bytes) -> None:
+        """Append a batch of dead letters to a partition that this broker leads. Raises Rejected if the append fails: REQUEST_TIMED_OUT if
+        the in-sync replicas do not have the batch within request.timeout.ms, because other groups' queues wait meanwhile.
+        """
+        try:
+            info = target.append(batch, acks_all=True)
+        except TooLongForEventLoop:
+            checked = await target.check(batch)
+            info = target.append(batch, acks_all=True, checked=checked)
+        written = target.when(REPLICATED, info)
+        if written is None:
+            return
+        deadline_ms = self._nursery.clock.mono_ms() + self._broker_configs.settings.request_timeout_ms
+        timer = self._nursery.timers.schedule(deadline_ms, partial(_time_out, written))
+        try:
+            await written
+        finally:
+            timer.cancel()
 
 
 def _next_batch(
@@ -194,15 +213,9 @@ def _read(source: Partition, offset: int) -> bytes:
         return b""
 
 
-async def _append(target: Partition, batch: bytes) -> None:
-    try:
-        info = target.append(batch, acks_all=True)
-    except TooLongForEventLoop:
-        checked = await target.check(batch)
-        info = target.append(batch, acks_all=True, checked=checked)
-    written = target.when(REPLICATED, info)
-    if written is not None:
-        await written
+def _time_out(written: asyncio.Future[None]) -> None:
+    if not written.done():
+        written.set_exception(Rejected(ErrorCode.REQUEST_TIMED_OUT))
 
 
 def _unusable(why: str) -> Rejected:

@@ -1,12 +1,22 @@
-"""Dead letter queues over a socket."""
+"""Dead letter queues over a socket, and one over partitions whose replication stops."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.share.dead_letter_queues import DeadLetterQueues
+from ottla.broker.runtime.upkeep.nursery import Nursery
+from ottla.broker.share.dead_letters import REJECTED, DeadLetters
+from ottla.broker.share.settings import ShareSettings
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -14,6 +24,7 @@ from ottla.protocol.messages.k84_read_share_group_state import PartitionData, Re
 from tests.support.group_calls import wait_until
 from tests.support.running_broker import RunningBroker
 from tests.support.share_calls import REJECT, ShareMember, acknowledged, acquired, configure, dead_letters, initialize
+from tests.support.simulation import settle
 from tests.support.topic_calls import create, describe, produce
 
 ENABLED = {"errors.deadletterqueue.group.enable": "true"}
@@ -98,3 +109,41 @@ def test_created_dead_letter_queue_is_enabled_and_uses_create_time(client: Clien
     values = {entry.name: entry.value for entry in found.configs}
     assert (values["errors.deadletterqueue.group.enable"], values["message.timestamp.type"]) == ("true", "CreateTime")
     assert len(dead_letters(client, "dlq.q")) == 2
+
+
+async def test_a_queue_whose_replicas_do_not_confirm_does_not_stop_the_queues_of_other_groups() -> None:
+    clock, timers, written = VirtualClock(), Timers(), list[str]()
+    settings: Any = SimpleNamespace(settings=BrokerSettings())
+
+    def queue(name: str) -> Any:
+        never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        when = {"dlq.stuck": never, "dlq.q": None}[name]
+        return SimpleNamespace(append=lambda _, acks_all: written.append(name), when=lambda *_: when)
+
+    def compute(work: Callable[[], object]) -> asyncio.Future[object]:
+        done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        done.set_result(work())
+        return done
+
+    catalog: Any = SimpleNamespace(
+        topic=lambda name: SimpleNamespace(name=name, topic_id=name, partitions={0: None}),
+        configs=lambda *_: ENABLED,
+        leader_of=lambda _: 1,
+    )
+    partitions: Any = SimpleNamespace(get=lambda name, _: queue(name), compute=compute)
+    topics: Any = None
+    nursery = Nursery(timers, clock, lambda error: pytest.fail(str(error)))
+    queues = DeadLetterQueues(
+        partitions, catalog, topics, settings, nursery, settings_of=lambda group_id: ShareSettings(dead_letter_topic=f"dlq.{group_id}")
+    )
+    source: Any = SimpleNamespace(topic="t", index=0)
+    letters = DeadLetters(0, 0, 1, REJECTED)
+    stuck = asyncio.ensure_future(queues.write("stuck", source, letters))
+    other = asyncio.ensure_future(queues.write("q", source, letters))
+    await settle()
+    assert (written, other.done()) == (["dlq.stuck"], False)
+    clock.advance(settings.settings.request_timeout_ms)
+    timers.run_due(clock.mono_ms())
+    await settle()
+    assert (written, other.done(), stuck.done()) == (["dlq.stuck", "dlq.q"], True, False)
+    stuck.cancel()
