@@ -49,6 +49,12 @@ class OffsetTable:
         """Return the group's offsets, by topic and partition. The caller must not change the result."""
         return self._groups.get(group, {})
 
+    def of_topic(self, topic: str) -> Iterator[tuple[str, int, Committed]]:
+        """Yield (group, partition, offset) for each offset of the topic."""
+        for group, topics in self._groups.items():
+            for partition, committed in topics.get(topic, {}).items():
+                yield group, partition, committed
+
     def put(self, group: str, topic: str, partition: int, committed: Committed) -> None:
         self._groups.setdefault(group, {}).setdefault(topic, {})[partition] = committed
 
@@ -128,7 +134,7 @@ class Offsets:
         committed for another topic of the same name, as its topic id tells, is left out (Kafka's OffsetMetadataManager.onTopicsDeleted)."""
         keys: dict[tuple[str, int], None] = {}
         for table in (self.committed, *self._pending.values()):
-            of_topic = ((group, partition, found) for group, of, partition, found in table if of == topic)
+            of_topic = table.of_topic(topic)
             keys.update(((group, partition), None) for group, partition, found in of_topic if found.value.topic_id in {ZERO_UUID, topic_id})
         return list(keys)
 

@@ -141,6 +141,13 @@ def test_offsets_of_a_topics_recreation_are_not_those_of_the_deleted_topic(offse
     assert sorted(offsets.keys_of_topic("t", T)) == [("g", 0), ("g", 1)]
 
 
+def test_the_offsets_of_a_topic_are_found_without_looking_at_those_of_others(offsets: Offsets, monkeypatch: pytest.MonkeyPatch) -> None:
+    offsets.put("g", "t", 0, value(1), record_offset=0)
+    offsets.put("g", "u", 0, value(1), record_offset=1, producer_id=7)
+    monkeypatch.setattr(OffsetTable, "__iter__", lambda _: pytest.fail("the offsets of all topics are looked at"))
+    assert (offsets.keys_of_topic("t", T), offsets.keys_of_topic("u", T)) == ([("g", 0)], [("g", 0)])
+
+
 def test_an_offset_expires_exactly_after_the_retention(offsets: Offsets) -> None:
     assert not offsets.is_expired(value(1), base_ms=1_000, retention_ms=DAY_MS, now_ms=1_000 + DAY_MS - 1)
     assert offsets.is_expired(value(1), base_ms=1_000, retention_ms=DAY_MS, now_ms=1_000 + DAY_MS)
