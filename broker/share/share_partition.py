@@ -127,10 +127,14 @@ class SharePartition:
 
     @property
     def can_acquire(self) -> bool:
-        """Whether a fetch may acquire records: a record in flight is available, or the limit of records in flight permits new ones."""
+        """Whether a fetch may acquire records: a record in flight is available, or the limit of records in flight permits new ones.
+
+        Records that were archived when a write failed (`roll_back`) do not count, although, as in Kafka, they stay in flight until the next
+        acknowledgement. (In Kafka they count; if they fill the limit, there is no next acknowledgement.)
+        """
         if self.next_fetch_offset() != self.end_offset + 1:
             return True
-        return self.locks_left > 0
+        return self.locks_left > 0 or (self.trim() and self.locks_left > 0)
 
     @property
     def locks_left(self) -> int:

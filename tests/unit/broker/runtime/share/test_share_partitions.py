@@ -72,6 +72,20 @@ async def test_failed_write_is_reported_and_returns_the_records_to_their_member(
     assert shared.state.release("m").batches == [StateBatch(0, 1, 0, 1)]
 
 
+async def test_records_that_a_failed_write_leaves_archived_do_not_fill_the_limit_of_record_locks(tmp_path: Path) -> None:
+    harness = ShareHarness(tmp_path / "full", settings=ShareSettings(partition_max_record_locks=1, delivery_count_limit=1))
+    harness.append(b"a")
+    assert acquired(harness.fetch()) == [(0, 0, 1)]
+    harness.persister.holds_back = True
+    harness.shares.acknowledge(KEY, "m", [AcknowledgementBatch(0, 0, [1])])
+    harness.advance(LOCK_MS)
+    harness.persister.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    await asyncio.sleep(0)
+    harness.append(b"b")
+    assert acquired(harness.fetch("n")) == [(1, 1, 1)]
+    harness.logs.close()
+
+
 def test_a_fenced_share_partition_is_loaded_again(harness: ShareHarness) -> None:
     harness.fetch()
     harness.persister.refusal = Rejected(ErrorCode.FENCED_STATE_EPOCH)
