@@ -187,17 +187,11 @@ class ShareGroupService:
         async with self._lock_of(group_id):
             pass  # a deletion of the group's state has ended
         begun = initialization._replace(start_offsets=self._not_begun(group_id, initialization.start_offsets))
-        if not begun.start_offsets:
-            return
-        keys = {(group_id, tp) for tp in begun.start_offsets}
-        self._initializing |= keys
-        try:
+        if begun.start_offsets:
             await self._initialize_and_mark(group_id, begun)
-        finally:
-            self._initializing -= keys
 
     def _not_begun(self, group_id: str, start_offsets: Mapping[TopicIdPartition, int]) -> Mapping[TopicIdPartition, int]:
-        """Return those of the share partitions in `start_offsets` which the group still has to initialize, and which no earlier heartbeat
+        """Return those of the share partitions in `start_offsets` which the group still has to initialize, and which no earlier request
         is initializing. No share partition is returned if this broker does not coordinate the group any more."""
         try:
             group = self._groups.get(group_id)
@@ -230,7 +224,12 @@ class ShareGroupService:
 
     async def _initialize(self, group_id: str, initialization: Initialization) -> dict[TopicIdPartition, Rejected]:
         epoch, offsets = initialization
-        results = await self._each(offsets, lambda tp: self._persister.initialize(SharePartitionKey(group_id, *tp), epoch, offsets[tp]))
+        keys = {(group_id, tp) for tp in offsets}
+        self._initializing |= keys
+        try:
+            results = await self._each(offsets, lambda tp: self._persister.initialize(SharePartitionKey(group_id, *tp), epoch, offsets[tp]))
+        finally:
+            self._initializing -= keys
         return {tp: result for tp, result in zip(offsets, results, strict=True) if isinstance(result, Rejected)}
 
     async def _delete(self, group_id: str, topics: SharedTopics) -> dict[bytes, Rejected]:

@@ -186,6 +186,19 @@ async def test_a_slow_initialization_is_not_repeated_after_it_has_succeeded(slow
     assert states.states == read_to_7
 
 
+async def test_a_slow_change_of_offsets_is_not_undone_by_an_initialization(slow: tuple[Harness, SlowStates]) -> None:
+    harness, states = slow
+    change = asyncio.ensure_future(harness.service.alter_offsets("g", {(T, 0): 4, (T, 1): 5}))
+    await settle()
+    harness.clock.advance(30_000)
+    await harness.beat()
+    assert len(states.waiting) == 2, "the heartbeat begins no other initialization"
+    await states.complete()
+    assert await change == {}
+    assert {key.partition: state.start_offset for key, state in states.states.items()} == {0: 4, 1: 5}
+    assert harness.service.initialized_partitions("g") == {T: [0, 1]}
+
+
 async def test_a_member_that_joins_during_a_deletion_has_its_partitions_initialized_afterwards(slow: tuple[Harness, SlowStates]) -> None:
     harness, states = slow
     await harness.beat()
