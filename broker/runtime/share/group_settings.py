@@ -13,13 +13,15 @@ from ottla.broker.share.settings import ShareSettings
 
 class GroupSettings:
     """A callable that returns a share group's current settings. A group's settings are computed once for each metadata image and then
-    cached, because every acquisition of records needs them.
+    cached, because every acquisition of records needs them. All groups without settings of their own have one entry in the cache, because a
+    member of a share session can name any group id.
     """
 
     def __init__(self, catalog: Catalog, broker_configs: BrokerConfigs) -> None:
         self._catalog = catalog
         self._broker_configs = broker_configs
-        self._known: dict[str, ShareSettings] = {}
+        self._known: dict[str | None, ShareSettings] = {}
+        """By group id; None: groups without settings of their own."""
         self._image: MetadataImage | None = None
         self._settings: BrokerSettings | None = None
 
@@ -29,7 +31,9 @@ class GroupSettings:
             self._known, self._image, self._settings = {}, image, settings
         known = self._known.get(group_id)
         if known is None:
-            known = self._known[group_id] = share_settings(
-                self._catalog.configs(ResourceType.GROUP, group_id), settings, dead_letters=dead_letters_enabled(image.features)
-            )
+            overrides = self._catalog.configs(ResourceType.GROUP, group_id)
+            key = group_id if overrides else None
+            known = self._known.get(key)
+            if known is None:
+                known = self._known[key] = share_settings(overrides, settings, dead_letters=dead_letters_enabled(image.features))
         return known
