@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -31,7 +31,7 @@ from ottla.spark_jobs import views
 from ottla.spark_jobs.audit import PRODUCER_EXPIRATION_MS, EngineName, check_rate, spark_runs, start
 from ottla.spark_jobs.engines import AUTO, MEMORY_MB, SPARK, Engine, Memory, Row, choose
 from ottla.spark_jobs.judging import BusinessKey
-from ottla.spark_jobs.log_directory import TRANSACTION_STATE
+from ottla.spark_jobs.log_directory import TRANSACTION_STATE, LogDirectory
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.report import progress
 from ottla.spark_jobs.session import CannotJudge
@@ -142,6 +142,7 @@ class TopicCount:
     """How many records of one topic were written or left out, by reason. `open`: records at or after the first record of an open
     transaction in the partition, which read_committed consumers do not receive yet. `added`: how many of the `written` records this run
     added to the table. `unreadable`: the number of damaged batches and of messages in the formats before v2, whose records were not read.
+    `deleted`: the number of offsets that were deleted from the log after the last run, before this run could write their records.
     """
 
     topic: str
@@ -152,6 +153,7 @@ class TopicCount:
     duplicate: int = 0
     unreadable: int = 0
     added: int = 0
+    deleted: int = 0
 
 
 def dedup(
@@ -186,8 +188,7 @@ def dedup(
         with start(chosen, size, master, memory_mb) as running:
             _judge(running, given.paths, topics, key_field, producer_expiration_ms)
             counts = _count(running, key_field)
-            every = {segment.topic for logs in found for segment in logs.segments}
-            _write(running, partial(open_sink, table_format, to), counts, every, by_key=key_field is not None)
+            _write(running, partial(open_sink, table_format, to), counts, _log_starts(found), by_key=key_field is not None)
     return counts
 
 
@@ -195,13 +196,13 @@ def _write(
     engine: Engine,
     opened: Callable[[TableSpec], AbstractContextManager[Sink]],
     counts: Sequence[TopicCount],
-    every: Collection[str],
+    log_starts: Mapping[tuple[str, int], int],
     *,
     by_key: bool,
 ) -> None:
-    """Write the tables of `ottla dedup`: records, producers and transactions; add the number of written records to `counts`. `opened`: a
-    function that opens a table for writing. `every`: the names of all topics that were read. `by_key`: duplicates are recognized by
-    business key, so the table `unique_records` is written instead of `records`."""
+    """Write the tables of `ottla dedup`: records, producers and transactions; add the numbers of written and of deleted records to
+    `counts`. `opened`: a function that opens a table for writing. `log_starts`: the first offset of each partition that was read. `by_key`:
+    duplicates are recognized by business key, so the table `unique_records` is written instead of `records`."""
     from ottla.spark_jobs.sinks import schemas  # noqa: PLC0415 # PyArrow is optional
 
     with opened(schemas.UNIQUE_RECORDS if by_key else schemas.RECORDS) as records:
@@ -215,9 +216,19 @@ def _write(
             records.commit(files, {_key(row): end for row in ends if (end := _end(row)) > begins[row["topic"], row["partition"]]})
     for count in counts:
         count.added = sum(each.rows for each in files if each.partition[schemas.TOPIC] == count.topic)
+        passed = [log_starts[place] - begin for place, begin in begins.items() if place[0] == count.topic and begin > 0]
+        count.deleted = sum(max(0, offsets) for offsets in passed)
     for table, query in ((schemas.PRODUCERS, PRODUCER_ROWS), (schemas.TRANSACTIONS, TRANSACTION_ROWS)):
         with opened(table) as sink:
-            sink.commit(_staged(engine, sink, query), {}, every)
+            sink.commit(_staged(engine, sink, query), {}, {topic for topic, _ in log_starts})
+
+
+def _log_starts(found: Sequence[LogDirectory]) -> dict[tuple[str, int], int]:
+    """Return the first offset of each partition. It is that of the first segment or above, also if compaction removed the first records."""
+    starts: dict[tuple[str, int], int] = {}
+    for segment in (segment for logs in found for segment in logs.segments):
+        starts.setdefault((segment.topic, segment.partition), max(segment.base_offset, segment.log_start_offset))
+    return starts
 
 
 def _staged(engine: Engine, sink: Sink, query: str) -> list[DataFile]:
@@ -350,8 +361,12 @@ def dedup_command(  # noqa: PLR0917 # Typer passes the options by name; each par
         print(json.dumps([asdict(count) for count in counts], indent=2))
     else:
         Console().print(_table(counts, to))
-    if unreadable := sum(count.unreadable for count in counts):
+    unreadable, deleted = sum(count.unreadable for count in counts), sum(count.deleted for count in counts)
+    if unreadable:
         print(f"error: {unreadable:,} batches cannot be read and are not in {to}: `ottla audit` shows them", file=sys.stderr)
+    if deleted:
+        print(f"error: {deleted:,} offsets were deleted after the last run and are not in {to}: run this more often", file=sys.stderr)
+    if unreadable or deleted:
         raise typer.Exit(2)
 
 

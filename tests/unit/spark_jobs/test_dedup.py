@@ -187,10 +187,29 @@ def test_dedup_command_prints_the_counts(log: Path, tmp_path: Path) -> None:
     table = CliRunner().invoke(app, [str(log), "--to", str(tmp_path / "a"), "--key-field", "id"])
     assert (table.exit_code, "orders" in table.stdout) == (0, True)
     counts = json.loads(CliRunner().invoke(app, [str(log), "--to", str(tmp_path / "b"), "--json"]).stdout)
-    assert counts[1] == {"topic": "orders", "read": 4, "written": 4, "aborted": 0, "open": 0, "duplicate": 0, "unreadable": 0, "added": 4}
+    zero = dict.fromkeys(("aborted", "open", "duplicate", "unreadable", "deleted"), 0)
+    assert counts[1] == {"topic": "orders", "read": 4, "written": 4, "added": 4, **zero}
     again = CliRunner().invoke(app, [str(log), "--to", str(tmp_path / "b"), "--json"])
     assert [count["added"] for count in json.loads(again.stdout)] == [0, 0]
     assert CliRunner().invoke(app, [str(log / "absent"), "--to", str(tmp_path / "a")]).exit_code == 2
+
+
+def test_records_deleted_between_two_runs_are_counted_and_change_the_exit_code(tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path / "log", "t", 0)
+    log.data(10)
+    command = [str(tmp_path / "log"), "--to", str(tmp_path / "out"), "--json"]
+    app = Typer()
+    app.command()(dedup_command)
+    assert CliRunner().invoke(app, command).exit_code == 0
+    log.data(5)
+    log.roll()
+    log.data(5)
+    (log.directory / f"{0:020d}.log").unlink()
+    result = CliRunner().invoke(app, command)
+    assert (result.exit_code, json.loads(result.stdout)[0]["deleted"]) == (2, 5)
+    assert "5 offsets were deleted after the last run" in result.stderr
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert sorted(row["offset"] for row in written(tmp_path / "out")) == [*range(10), *range(15, 20)]
 
 
 def test_unreadable_records_are_counted_and_change_the_exit_code(tmp_path: Path) -> None:
