@@ -6,6 +6,8 @@ Invariants:
   the first byte of a batch, so a batch that a broker is still writing is left for the next micro-batch.
 - Bytes that are not a batch are reported only when a valid batch or a newer segment follows them.
 - A segment that retention has deleted since the listing is skipped.
+- A log whose read bytes have changed (a follower truncated it, or compaction rewrote a segment before it was read to its end) raises
+  OSError: the position may be in the middle of a batch, and batches before it may be new.
 - The size of a micro-batch is limited in bytes, also with Trigger.AvailableNow, which reads up to the ends that the logs had at its start.
 """
 
@@ -29,7 +31,8 @@ BYTES_MAX: Final = 1 << 30
 """Default size of a micro-batch in bytes, if the option max_bytes_per_trigger is not set."""
 
 Offset = dict[str, list[int]]
-"""An offset of the stream. It maps each `<log dir>/<topic>-<partition>` to [base offset of a segment, byte position in the segment]."""
+"""An offset of the stream. It maps each `<log dir>/<topic>-<partition>` to [base offset of a segment, byte position in the segment, size of
+the batch that ends there, its CRC]. Size and CRC are 0 if a closed segment was read to its end."""
 
 
 class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -67,9 +70,9 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for segment, position in _from(segments, start.get(key)):
                 if left <= 0:
                     break
-                reached = _end_of_batches(segment, position, left)
+                reached, *last_batch = _end_of_batches(segment, position, left)
                 if reached > position or segment.base_offset != end.get(key, [-1])[0]:
-                    end[key] = [segment.base_offset, reached]
+                    end[key] = [segment.base_offset, reached, *last_batch]
                 left -= reached - position
                 if reached < segment.size_bytes:
                     break
@@ -81,7 +84,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for key, segments in self._logs().items():
             if key not in end:
                 continue
-            last, stop = end[key]
+            last, stop = end[key][:2]
             for segment, position in _from(segments, start.get(key)):
                 if segment.base_offset <= last:
                     until = stop if segment.base_offset == last else segment.size_bytes
@@ -112,25 +115,47 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _from(segments: Sequence[Segment], place: Sequence[int] | None) -> Iterator[tuple[Segment, int]]:
-    """Yield each segment from `place` on, with the byte position to read from. `place`: (base offset of a segment, byte position in it);
-    None is the beginning of the log."""
-    base, position = place or (-1, 0)
+    """Yield each segment from `place` on, with the byte position to read from. `place`: where the log was read to (see `Offset`); None is
+    the beginning of the log. Raises OSError if the log's bytes before that have changed."""
+    base, position = (place or (-1, 0))[:2]
+    if place is not None and len(place) > 2 and not _is_unchanged(segments, place):
+        raise OSError(
+            f"{segments[0].directory} has other bytes than those that were read, up to byte {position} of segment {base}: it was "
+            "truncated, or compaction rewrote it. Begin anew, with an empty checkpoint"
+        )
     for segment in segments:
         if segment.base_offset >= base:
             yield segment, min(position, segment.size_bytes) if segment.base_offset == base else 0
 
 
-def _end_of_batches(segment: Segment, position: int, max_bytes: int) -> int:
-    """Return the byte position after the last complete batch within about `max_bytes` bytes of `position`; `position` itself if the last
-    segment has no complete batch there. Raises OSError if the segment cannot be read."""
+def _is_unchanged(segments: Sequence[Segment], place: Sequence[int]) -> bool:
+    """Return whether the log still has the batch that ends at `place`. The file is opened only if bytes behind the batch would be read."""
+    base, position, size, crc = place
+    segment = next((each for each in segments if each.base_offset == base), None)
+    if segment is None:  # retention removes segments from the log's start; compaction may merge one that was read to its end
+        return size == 0 or not segments or segments[0].base_offset > base
+    if size == 0:
+        return position == 0 or segment.size_bytes <= position
+    if segment.size_bytes <= position:
+        return segment.size_bytes == position
+    last = next(file_runs(Part(segment, position - size, position), bodies=False), None)
+    if not isinstance(last, Run):
+        return last is not None and last.torn and last.size_bytes == 0  # retention deleted it since the listing
+    return (last.rows, last.headers.batch_lengths[0] + 12, last.headers.crcs[0]) == (1, size, crc)
+
+
+def _end_of_batches(segment: Segment, position: int, max_bytes: int) -> tuple[int, int, int]:
+    """Return the byte position after the last complete batch within about `max_bytes` bytes of `position`, and this batch's size and CRC;
+    (`position`, 0, 0) if the last segment has no complete batch there. For a closed segment that is read to its end, size and CRC are 0.
+    Raises OSError if the segment cannot be read."""
     if not segment.is_last and segment.size_bytes - position <= max_bytes:
-        return segment.size_bytes
-    reached = position
+        return segment.size_bytes, 0, 0
+    reached = position, 0, 0
     for item in file_runs(Part(segment, position, segment.size_bytes), bodies=False):
         if not isinstance(item, Run):
             continue
-        for at, length in zip(item.headers.positions, item.headers.batch_lengths, strict=True):
-            reached = item.position + at + length + 12
-            if reached - position >= max_bytes:
+        for at, length, crc in zip(item.headers.positions, item.headers.batch_lengths, item.headers.crcs, strict=True):
+            reached = item.position + at + length + 12, length + 12, crc
+            if reached[0] - position >= max_bytes:
                 return reached
-    return reached if segment.is_last else segment.size_bytes
+    return reached if segment.is_last else (segment.size_bytes, 0, 0)

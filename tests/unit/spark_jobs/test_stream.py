@@ -123,6 +123,42 @@ def test_segments_removed_by_retention_are_skipped(tmp_path: Path) -> None:
     assert step(stream, end)[1] == [("t", 0, 3)]
 
 
+def test_a_log_that_was_truncated_raises_also_when_it_has_grown_again(tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path, "t", 0)
+    log.data(3)
+    kept = log.file.read_bytes()
+    log.data(3)
+    stream = reader(tmp_path)
+    end, _ = step(stream, {})
+    log.file.write_bytes(kept)
+    log.next_offset = 3
+    for _ in range(3):
+        with pytest.raises(OSError, match="t-0 has other bytes than those that were read"):
+            step(stream, end)
+        log.data(2)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_segment_that_was_merged_into_an_earlier_one_raises_unless_it_was_read_to_its_end(closed: bool, tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path, "t", 0)
+    log.data(3)
+    log.roll()
+    log.data(3)
+    merged = log.file
+    if closed:
+        log.roll()
+    stream = reader(tmp_path)
+    end, _ = step(stream, {}, ReadMaxBytes(2 * merged.stat().st_size))
+    log.roll()
+    log.data(3)
+    merged.unlink()
+    if closed:
+        assert step(stream, end)[1] == [("t", 0, 6)]
+    else:
+        with pytest.raises(OSError, match="t-0 has other bytes than those that were read"):
+            step(stream, end)
+
+
 def test_structured_stream_continues_from_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     spark.dataSource.register(KafkaLogSource)
     log = PartitionWriter(tmp_path / "logs", "t", 0)
