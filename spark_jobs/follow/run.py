@@ -26,6 +26,7 @@ from ottla.spark_jobs import views
 from ottla.spark_jobs.checks.rule import Severity
 from ottla.spark_jobs.follow.checkpoint import FindingsTable, FollowCheckpoint, JsonLines
 from ottla.spark_jobs.follow.judge import CONTINUOUS, judge
+from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.paths import absolute
 from ottla.spark_jobs.session import CannotJudge, session
 from ottla.spark_jobs.sinks import TableFormat
@@ -84,6 +85,9 @@ def follow(spark: SparkSession, job: FollowOptions, on_findings: OnFindings, sto
             raise CannotJudge(f"{path}: only files are followed")
         if "://" not in str(path) and not Path(path).is_dir():
             raise CannotJudge(f"{path} is no directory")
+        logs = find_logs(absolute(path), job.topics)
+        if problems := [each for each in logs.problems if job.once or logs.segments]:  # otherwise a log may still be created
+            raise CannotJudge("; ".join(problems))
     followed = FollowTotals()
     query = _start(spark, job, FollowCheckpoint(job.checkpoint.absolute()), followed, on_findings)
     try:

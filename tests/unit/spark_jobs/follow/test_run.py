@@ -88,6 +88,19 @@ def test_missing_path_and_cluster_url_are_rejected(spark: SparkSession, tmp_path
             follow(spark, FollowOptions([path], tmp_path / "c", ARGS, once=True), lambda *_: None, threading.Event())
 
 
+def test_unreadable_partition_and_missing_topic_are_rejected_before_spark_reads(tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path / "logs", "t", 0)
+    log.data(5)
+    never: Any = None
+    with pytest.raises(CannotJudge, match="no partition of misspelt here"):
+        follow(never, FollowOptions([tmp_path / "logs"], tmp_path / "c", ARGS, ["misspelt"], once=True), never, never)
+    log.file.with_suffix(".log.swap").touch()
+    PartitionWriter(tmp_path / "logs", "t", 1)
+    for once in (True, False):
+        with pytest.raises(CannotJudge, match="t-0 is not judged"):
+            follow(never, FollowOptions([tmp_path / "logs"], tmp_path / "c", ARGS, once=once), never, never)
+
+
 def test_follow_command_prints_findings_and_writes_json_lines(spark: SparkSession, tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path / "logs", "t", 0)
     log.data(5, pid=1, seq=0)
