@@ -27,7 +27,7 @@ from ottla.spark_jobs.checks import RULES
 from ottla.spark_jobs.engines import AUTO, EMBEDDED, MEMORY_MB, SPARK, Engine, Memory, Progress, choose, json_path
 from ottla.spark_jobs.follow.options import Checkpoint, Follow, Once, Trigger, check_options
 from ottla.spark_jobs.judging import BusinessKey, Job, Judge, run
-from ottla.spark_jobs.log_directory import COORDINATOR_TOPICS, LogDirectory, no_logs
+from ottla.spark_jobs.log_directory import COORDINATOR_TOPICS, POLICY_UNKNOWN, LogDirectory, no_logs
 from ottla.spark_jobs.logs import find_logs, one_or_more
 from ottla.spark_jobs.options import (
     PARQUET_SAMPLES,
@@ -279,6 +279,7 @@ def _directory_verdict(logs: LogDirectory, given: Sources) -> DirectoryVerdict:
     verdict = DirectoryVerdict(logs.path, segments=len(logs.segments), size_bytes=logs.size_bytes)
     verdict.notes = logs.notes + given.notes.get(logs.path, [])
     verdict.problems = logs.problems + given.problems.get(logs.path, [])
+    verdict.problems += [note for note in verdict.notes if note.endswith(POLICY_UNKNOWN)]
     verdict.rules = {rule.name: RuleResult() for rule in RULES}
     verdict.topics = len({segment.topic for segment in logs.segments})
     verdict.partitions = len({(segment.topic, segment.partition) for segment in logs.segments})

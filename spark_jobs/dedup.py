@@ -180,8 +180,9 @@ def dedup(
     with sources(paths, topics, wire) as given:
         found = [find_logs(path, topics) for path in given.paths]
         for logs in found:
-            if logs.problems or not logs.segments:
-                raise FileNotFoundError("; ".join(logs.problems) or f"{logs.path} holds no log{' of these topics' if topics else ''}")
+            problems = [each for each in logs.problems if not each.startswith("__")] + given.problems.get(logs.path, [])
+            if problems or not logs.segments:
+                raise FileNotFoundError("; ".join(problems) or f"{logs.path} holds no log{' of these topics' if topics else ''}")
         size = sum(logs.size_bytes for logs in found)
         chosen = choose(engine if engine != AUTO or master is None else SPARK, size, spark_runs=spark_runs())
         check_rate(chosen, wire)

@@ -19,6 +19,11 @@ LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 COORDINATOR_TOPICS: Final = COMPACTED_BY_DESIGN | {SHARE_GROUP_STATE}
 """The internal topics of the group, transaction and share coordinators. A cluster creates each at its first use."""
 
+POLICY_UNKNOWN: Final = (
+    "this user may not see its cleanup.policy (DESCRIBE_CONFIGS): judged as compacted, so records that are missing may not be reported"
+)
+"""A note on a topic of a cluster. For the audit it is a problem; other commands do not need the setting."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFile(ABC):

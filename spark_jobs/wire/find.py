@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.protocol.error_codes import ErrorCode
-from ottla.spark_jobs.log_directory import COMPACTED_BY_DESIGN, COORDINATOR_TOPICS, LogDirectory, Segment, no_logs
+from ottla.spark_jobs.log_directory import COMPACTED_BY_DESIGN, COORDINATOR_TOPICS, POLICY_UNKNOWN, LogDirectory, Segment, no_logs
 from ottla.spark_jobs.wire.address import PINNED, Address, address_of, url_with
 from ottla.spark_jobs.wire.cluster import EARLIEST, LATEST, Cluster, Partition, WireError
 
@@ -30,9 +30,6 @@ ASSUMED_BYTES: Final = 100
 UNKNOWN_OFFSET: Final = 2**63 - 1
 """The value of `cleaned_to` (the offset below which compaction may have removed records) for a compacted partition, because brokers do not
 report how far the cleaner has come."""
-POLICY_UNKNOWN: Final = (
-    "this user may not see its cleanup.policy (DESCRIBE_CONFIGS): judged as compacted, so records that are missing may not be reported"
-)
 NOT_JUDGED: Final = "over the wire there are no index files, producer snapshots or checkpoints: rules that need them are not judged"
 
 
@@ -112,7 +109,7 @@ def list_offsets(address: Address, topics: Collection[str] = ()) -> ClusterOffse
         policies = cluster.cleanup_policies({topic for topic, _ in ends})
         sizes = cluster.sizes()
     unknown = {topic for topic, _ in ends} - policies.keys() - COMPACTED_BY_DESIGN
-    offsets.problems += [f"{topic}: {POLICY_UNKNOWN}" for topic in sorted(unknown)]
+    offsets.notes += [f"{topic}: {POLICY_UNKNOWN}" for topic in sorted(unknown)]
     if not sizes and ends:
         offsets.notes.append(f"the brokers do not tell the logs' sizes (DescribeLogDirs): {ASSUMED_BYTES} bytes a record are assumed")
     offsets.spans = [_span(partition, starts, ends, policies, sizes) for partition in sorted(ends)]
@@ -139,9 +136,15 @@ def pinned(file: Path, topics: Collection[str] = ()) -> ClusterOffsets:
         text = file.read_text(encoding="utf-8")
         offsets = ClusterOffsets(**json.loads(text))
         offsets.spans = [span for span in (Span(**each) for each in json.loads(text)["spans"]) if not topics or span.topic in topics]
+        offsets.problems = [each for each in offsets.problems if not topics or _names_one_of(each.partition(": ")[0], topics)]
     except (OSError, ValueError, TypeError) as e:
         raise WireError(f"{file}: {e}") from e
     return offsets
+
+
+def _names_one_of(name: str, topics: Collection[str]) -> bool:
+    """Return whether `name` is one of the topics, or a partition of one."""
+    return name in topics or name.rpartition("-")[0] in topics
 
 
 def narrowed(segment: Segment, start_offset: int, end_offset: int) -> WireSegment:

@@ -17,6 +17,7 @@ from ottla.spark_jobs.corpus import CASES, payments
 from ottla.spark_jobs.dedup import TopicCount, dedup, dedup_command
 from ottla.spark_jobs.session import CannotJudge
 from ottla.spark_jobs.sinks import TableFormat
+from ottla.spark_jobs.wire.sources import Wire
 from tests.support.kafka_logs import PartitionWriter
 from tests.support.tables import read_back
 from tests.support.topic_calls import create, produce
@@ -192,6 +193,18 @@ def test_dedup_command_prints_the_counts(log: Path, tmp_path: Path) -> None:
     again = CliRunner().invoke(app, [str(log), "--to", str(tmp_path / "b"), "--json"])
     assert [count["added"] for count in json.loads(again.stdout)] == [0, 0]
     assert CliRunner().invoke(app, [str(log / "absent"), "--to", str(tmp_path / "a")]).exit_code == 2
+
+
+def test_dedup_over_the_wire_needs_no_cleanup_policy_but_all_records(tmp_path: Path) -> None:
+    hidden = "error:api=DescribeConfigs,code=TOPIC_AUTHORIZATION_FAILED"
+    with InProcessBroker(tmp_path / "data", faults=[hidden]) as broker, Client("127.0.0.1", broker.port) as client:
+        create(client, "t")
+        produce(client, "t", b"one")
+        url = f"kafka://{broker.bootstrap}"
+        assert dedup([url], tmp_path / "out", engine="duckdb")[0].written == 1
+        broker.faults.add("error:api=Fetch,code=TOPIC_AUTHORIZATION_FAILED")
+        with pytest.raises(FileNotFoundError, match="t-0: cannot be fetched at offset 0: TOPIC_AUTHORIZATION_FAILED"):
+            dedup([url], tmp_path / "spooled", engine="duckdb", wire=Wire(spool=tmp_path / "spool"))
 
 
 def test_records_deleted_between_two_runs_are_counted_and_change_the_exit_code(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.broker.testing import InProcessBroker
+from ottla.spark_jobs.audit import audit
+from ottla.spark_jobs.log_directory import POLICY_UNKNOWN
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.tables import Filters, read
-from ottla.spark_jobs.wire.find import POLICY_UNKNOWN, UNKNOWN_OFFSET, Span, WireSegment, pin, ranges_of
+from ottla.spark_jobs.wire.find import UNKNOWN_OFFSET, Span, WireSegment, pin, ranges_of
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
 from tests.support.wire_logs import ADDRESS
@@ -38,12 +40,12 @@ def test_compacted_topic_may_have_holes_up_to_an_unknown_offset(tmp_path: Path) 
     assert cleaned == {"plain": 0, "compacted": UNKNOWN_OFFSET}
 
 
-def test_topic_with_an_unknown_cleanup_policy_counts_as_compacted_and_is_a_problem(tmp_path: Path) -> None:
+def test_topic_with_an_unknown_cleanup_policy_counts_as_compacted_and_is_a_problem_of_the_audit(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data", faults=["error:api=DescribeConfigs,code=TOPIC_AUTHORIZATION_FAILED"]) as broker:
         broker.topics.create("t")
-        logs = find_logs(f"kafka://{broker.bootstrap}")
-    assert [segment.cleaned_to for segment in logs.segments] == [UNKNOWN_OFFSET]
-    assert logs.problems == [f"t: {POLICY_UNKNOWN}"]
+        assert [segment.cleaned_to for segment in _found(f"kafka://{broker.bootstrap}")] == [UNKNOWN_OFFSET]
+        (verdict,) = audit([f"kafka://{broker.bootstrap}"], engine="duckdb").directories
+    assert verdict.problems == [f"t: {POLICY_UNKNOWN}"]
 
 
 def test_missing_topic_is_a_problem_and_the_others_are_found(tmp_path: Path) -> None:

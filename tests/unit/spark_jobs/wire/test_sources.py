@@ -8,6 +8,7 @@ import typer
 from ottla.broker.core.acl import STANDARD_AUTHORIZER, Operation
 from ottla.protocol.messages.k30_create_acls import AclCreation, CreateAclsRequest
 from ottla.spark_jobs.audit import audit
+from ottla.spark_jobs.explain import explain
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.pins import PINNED
 from ottla.spark_jobs.session import CannotJudge
@@ -55,6 +56,8 @@ def test_a_topic_that_this_user_may_not_read_is_a_problem_and_the_others_are_jud
         described = AclCreation(2, "hidden", principal="User:ANONYMOUS", host="*", operation=Operation.DESCRIBE, permission_type=3)
         assert client.call(CreateAclsRequest([described])).results[0].error_code == 0
         wire = Wire(spool=tmp_path / "spool" if spooled else None)
+        with sources([f"kafka://{broker.bootstrap}"], (), wire) as given:
+            assert explain("open-0@0", given.paths[0]).visible[0]
         verdict = audit([f"kafka://{broker.bootstrap}"], wire=wire, engine="duckdb")
     (directory,) = verdict.directories
     assert (verdict.exit_code, directory.batches) == (2, 1)
