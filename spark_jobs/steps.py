@@ -239,7 +239,8 @@ def _make_record_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[L
 def record_query(spec: AuditSpec) -> tuple[str, str]:
     """Return the columns of level `records` to read for the audit's options, and the query KEYED_RECORDS over these columns."""
     place = spec.key_place or "none"
-    return views.RECORDS_NEED + (views.HEADERS_NEED if place == "header" else ""), views.KEYED_RECORDS.format(key=views.KEYS[place])
+    need = views.RECORDS_NEED + (views.HEADERS_NEED if place == "header" or spec.replicas else "")
+    return need, views.KEYED_RECORDS.format(key=views.KEYS[place], rest=views.RESTS[spec.replicas])
 
 
 def _make_transaction_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], available: AvailableViews) -> None:

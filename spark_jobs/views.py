@@ -315,12 +315,15 @@ HEADERS_NEED: Final = ", headers array<struct<key:string,value:binary>>"
 
 KEYED_RECORDS: Final = f"""
     SELECT log_dir, topic, partition, offset, {clamped("timestamp")} AS timestamp, file, position, producer_id, producer_epoch,
-        xxhash64(key, value) AS content, {{key}} AS business_key
+        xxhash64(key, value) AS content, {{rest}} AS rest, {{key}} AS business_key
     FROM records
     WHERE NOT control AND NOT startswith(topic, '__')
 """
-"""SQL that reduces each record to the columns that rules read; `{key}` is one of the expressions in KEYS. `content`: a hash of key and
-value. The query looks at one record at a time, so several tasks may run it over parts of a partition."""
+"""SQL that reduces each record to the columns that rules read; `{key}` is one of the expressions in KEYS, `{rest}` one of those in RESTS.
+`content`: a hash of key and value. The query looks at one record at a time, so several tasks may run it over parts of a partition."""
+
+RESTS: Final = {False: "CAST(0 AS BIGINT)", True: "xxhash64(timestamp, headers)"}
+"""SQL expressions for the rest of a record beside its key and value, by whether replicas are compared: only then are headers read."""
 
 VISIBLE_RECORDS: Final = """
     WITH aborted AS (

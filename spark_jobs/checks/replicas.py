@@ -55,12 +55,13 @@ RULE = Rule(
             WINDOW votes AS (PARTITION BY topic, partition, base_offset ORDER BY equal_copies DESC, log_dir)
         ), opened AS (
             SELECT r.*, c.copies, c.severity,
-                count(*) OVER (PARTITION BY r.topic, r.partition, r.offset, r.content) AS equal_copies
+                count(*) OVER (PARTITION BY r.topic, r.partition, r.offset, r.content, r.rest) AS equal_copies
             FROM visible_records r JOIN common c ON c.topic = r.topic AND c.partition = r.partition
             WHERE r.offset >= c.start AND r.offset < c.upto AND c.compacted
         ), opened_compared AS (
             SELECT *,
                 first_value(content) OVER votes AS expected_content,
+                first_value(rest) OVER votes AS expected_rest,
                 first_value(log_dir) OVER votes AS in_directory
             FROM opened
             WINDOW votes AS (PARTITION BY topic, partition, offset ORDER BY equal_copies DESC, log_dir)
@@ -82,7 +83,7 @@ RULE = Rule(
         SELECT severity, 'different records', log_dir, topic, partition, offset, file, position,
             copies, equal_copies, CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS INT), CAST(NULL AS INT), in_directory
         FROM opened_compared
-        WHERE content <> expected_content
+        WHERE content <> expected_content OR rest <> expected_rest
     """,
     view="replicas",
     needs=Needs.REPLICAS,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.spark_jobs.corpus.case import Case
-from ottla.spark_jobs.corpus.writer import PartitionWriter, checkpoint
+from ottla.spark_jobs.corpus.writer import T0, PartitionWriter, checkpoint
 
 TWO = ("a", "b")
 THREE = ("a", "b", "c")
@@ -84,6 +85,13 @@ def other_record_after_compaction(root: Path) -> None:
         checkpoint(root / name, "cleaner-offset-checkpoint", [("t", 0, 2)])
 
 
+def other_headers_after_compaction(root: Path) -> None:
+    for name, log in _brokers(root, TWO, high_watermark=2):
+        log.batch(build_batch([SimpleRecord(b"k", b"v", T0, [("from", name.encode())])]))
+        log.batch(build_batch([SimpleRecord(b"k", b"v", T0 + len(name), [("from", None)])]))
+        checkpoint(root / name, "cleaner-offset-checkpoint", [("t", 0, 2)])
+
+
 REPLICAS: dict[str, Case] = {
     "replicas_equal": Case(equal, [], THREE),
     "replicas_with_other_starts_and_ends": Case(other_starts_and_ends, [], TWO),
@@ -97,5 +105,8 @@ REPLICAS: dict[str, Case] = {
     "replicas_without_high_watermarks": Case(without_high_watermarks, [("replicas", "warning", "different bytes", "t-0@0")], TWO),
     "replicas_compacted_with_another_record": Case(
         other_record_after_compaction, [("replicas", "violation", "different records", "t-0@1")], TWO
+    ),
+    "replicas_compacted_with_other_headers": Case(
+        other_headers_after_compaction, [("replicas", "violation", "different records", "t-0@0")], TWO
     ),
 }
