@@ -214,6 +214,19 @@ def test_request_is_handled_before_its_response_is_held(broker: FaultyBroker, cl
     assert waiting() == 0
 
 
+@pytest.mark.parametrize("remove", [lambda broker: broker.faults.remove("h"), lambda broker: broker.faults.reset()])
+def test_a_removed_rule_holds_no_response_of_a_request_that_it_has_matched(
+    broker: FaultyBroker, client: Client, remove: Callable[[FaultyBroker], object]
+) -> None:
+    script(broker, "hold-response:api=Produce,name=h", "delay-request:api=Produce,ms=60000,name=d")
+    waiting = in_thread(lambda: produce(client, "t", b"x"))
+    broker.faults.wait_until_hit("d")
+    remove(broker)
+    broker.clock.advance(60)
+    assert waiting() == 0
+    assert broker.script.held == []
+
+
 def test_late_request_closes_its_connection_at_once_and_is_handled_on_release(broker: FaultyBroker, client: Client) -> None:
     script(broker, "late-request:api=Produce,times=1,name=late")
     with pytest.raises(ConnectionError):
