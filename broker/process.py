@@ -111,8 +111,9 @@ async def _until_stopped(node: ServingNode, port_file: Path | None) -> None:
             stop.set()
             loop.call_later(limits.REPEATED_SIGNAL_MS / 1000, is_late.set)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, signalled)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores it; the JVM respects that, too
+            loop.add_signal_handler(number, signalled)
     _announce(node, port_file)
     stopped = asyncio.ensure_future(stop.wait())
     await asyncio.wait([stopped], timeout=limits.WARM_UP_AFTER_MS / 1000)  # not by the node's timers, which a rewind replaces
