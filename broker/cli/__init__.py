@@ -8,6 +8,7 @@ function (one command) is. Only the requested command's module is imported.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -50,16 +51,26 @@ WITH_COMMAND_CONFIG = ("audit", "explain", "dedup", "verify")
 """The commands that connect to clusters with security settings from their own option --command-config. Its default is the file given by
 `ottla --config`."""
 EXIT_INTERRUPTED = 130
+_STDERR = 2
 
 
 def main() -> None:
     """Run the command `ottla` with this process's arguments. If the program was started by a link with the name of a Kafka tool, such as
     `kafka-topics`, run that tool instead. Ends with exit code 130 after Ctrl-C."""
+    _open_standard_streams()
     try:
         tool = named(sys.argv[0])
         _run(sys.argv[1:] if tool is None else [tool, *sys.argv[1:]])
     except KeyboardInterrupt:  # caught here because it may arrive anywhere, for instance during an import
         raise SystemExit(EXIT_INTERRUPTED) from None
+
+
+def _open_standard_streams() -> None:
+    """Open the null device for each standard stream that the parent process has closed (`>&-`). Otherwise the event loop or a file would
+    get its descriptor: libuv aborts the process when it closes one below 3, and error messages of C libraries would go to the file."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        pass
+    os.close(descriptor)
 
 
 def _run(argv: list[str]) -> None:

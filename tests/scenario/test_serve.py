@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -52,6 +53,17 @@ def test_signal_stops_the_broker_cleanly(process: ServeProcess, number: signal.S
         process.signal(number)
         assert process.wait() == 0
     assert (process.data_dir / ".kafka_cleanshutdown").exists()
+
+
+def test_broker_without_standard_streams_stops_cleanly(tmp_path: Path) -> None:
+    """The event loop would get their descriptors, and libuv aborts the process when it closes one of them."""
+    serve = [sys.executable, "-m", "ottla", "serve", "--port=0", f"--port-file={tmp_path / 'port'}", f"--data-dir={tmp_path / 'data'}"]
+    running = subprocess.Popen(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *serve])
+    while not (tmp_path / "port").exists():
+        assert running.poll() is None
+        os.sched_yield()
+    running.send_signal(signal.SIGTERM)
+    assert running.wait(30) == 0
 
 
 SIGNALLED_IN_ITS_START = """
