@@ -98,6 +98,7 @@ class Gateway:
         host, port = self.settings.host, self.settings.port
         try:
             bound = bound_socket(host, port)
+            bound.listen(limits.ACCEPT_BACKLOG)  # uvloop would ignore that another process listens since the port was bound
         except OSError as error:
             raise OSError(error.errno, f"cannot listen on {host_and_port(host, port)}: {error.strerror}") from error
         self._port = bound.getsockname()[1]

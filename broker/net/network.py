@@ -22,7 +22,8 @@ class BoundAddress(Protocol):
         ...
 
     async def accept(self, make: MakeProtocol, backlog: int) -> None:
-        """Start accepting: each connection gets a protocol from `make`; at most `backlog` connections are queued."""
+        """Start accepting: each connection gets a protocol from `make`; at most `backlog` connections are queued. Raises OSError if another
+        process listens on the address since it was bound."""
         ...
 
     def close(self) -> None:
@@ -60,6 +61,8 @@ class _BoundSocket:
         self.port: int = bound.getsockname()[1]
 
     async def accept(self, make: MakeProtocol, backlog: int) -> None:
+        # Two sockets can be bound to one address until one of them listens. uvloop would ignore that the other one cannot listen any more.
+        self._socket.listen(backlog)
         self._server = await asyncio.get_running_loop().create_server(make, sock=self._socket, backlog=backlog)
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 peer_logger = logging.getLogger(PEERS)
 
+ANYWHERE: Final = "0.0.0.0"
 _IDLE_SWEEPS = 10
 """The number of checks in connections.max.idle.ms: an idle connection is closed at most a tenth of that time later."""
 
@@ -61,10 +62,13 @@ class Server:
 
     async def start(self, shared: SharedConnectionState, authentication: Mapping[str, ListenerAuthentication] = NO_AUTHENTICATION) -> None:
         """Accept connections on all listeners, with the state `shared` of all connections. `authentication` is the security of listeners
-        that are not PLAINTEXT, by name."""
+        that are not PLAINTEXT, by name. Raises OSError with the name of the listener that fails."""
         self._shared = shared
         for bound, listener in zip(self._bound, self.listeners, strict=True):
-            await bound.accept(_maker(shared, listener, authentication.get(listener.name)), self._backlog)
+            try:
+                await bound.accept(_maker(shared, listener, authentication.get(listener.name)), self._backlog)
+            except OSError as error:
+                raise _cannot_listen(listener, error) from error
 
     def watch_idle(self, max_idle_ms: int) -> None:
         """From now on, close each connection that is idle for `max_idle_ms` (-1: close none)."""
@@ -115,8 +119,11 @@ class Server:
         return list(self._shared.connections)
 
     def _bind(self, listener: Listener) -> BoundAddress:
-        host = listener.host or "0.0.0.0"
         try:
-            return self._network.listen(host, listener.port)
+            return self._network.listen(listener.host or ANYWHERE, listener.port)
         except OSError as error:
-            raise OSError(error.errno, f"cannot listen on {listener.name}://{host}:{listener.port}: {error.strerror}") from error
+            raise _cannot_listen(listener, error) from error
+
+
+def _cannot_listen(listener: Listener, error: OSError) -> OSError:
+    return OSError(error.errno, f"cannot listen on {listener.name}://{listener.host or ANYWHERE}:{listener.port}: {error.strerror}")

@@ -138,3 +138,22 @@ async def test_an_address_is_bound_once_and_released_by_close(network: Network) 
     with pytest.raises(ConnectionRefusedError):
         await network.connect(HOST, place.port, End)
     network.listen(HOST, place.port).close()
+
+
+def test_of_two_sockets_bound_to_one_address_only_the_first_can_listen() -> None:
+    """uvloop alone would ignore the failure, and the second broker would run without a listener."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def accept_twice() -> None:
+        first = Sockets().listen(HOST, 0)
+        second = Sockets().listen(HOST, first.port)
+        try:
+            await first.accept(End, 10)
+            with pytest.raises(OSError, match="in use"):
+                await second.accept(End, 10)
+        finally:
+            first.close()
+            second.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(accept_twice())
