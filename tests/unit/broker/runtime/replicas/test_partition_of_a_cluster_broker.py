@@ -421,14 +421,20 @@ def test_follower_with_a_truncated_log_is_checked_for_lag_again(member: Member) 
     assert not behind
 
 
-async def test_partition_is_checked_while_delete_records_waits_for_followers(member: Member) -> None:
-    partition, behind = member.partition, member.harness.partitions.shrink_candidates
+def delete_records_that_a_follower_has(member: Member) -> asyncio.Future[None]:
+    partition = member.partition
     partition.lead(registered())
     partition.append(one_batch())
     member.fetched_by(FOLLOWER, 1)
     partition.log.delete_records_before(1)
     done = partition.when_deleted(1)
     assert done is not None
+    return done
+
+
+async def test_partition_is_checked_while_delete_records_waits_for_followers(member: Member) -> None:
+    partition, behind = member.partition, member.harness.partitions.shrink_candidates
+    done = delete_records_that_a_follower_has(member)
     partition.maybe_shrink_isr()
     assert list(behind) == [partition]
     member.brokers.liveness = {LEADER: BrokerLiveness(LEADER)}
@@ -439,12 +445,7 @@ async def test_partition_is_checked_while_delete_records_waits_for_followers(mem
 
 async def test_delete_records_completes_when_the_replicas_that_it_waits_for_are_removed(member: Member) -> None:
     partition, behind = member.partition, member.harness.partitions.shrink_candidates
-    partition.lead(registered())
-    partition.append(one_batch())
-    member.fetched_by(FOLLOWER, 1)
-    partition.log.delete_records_before(1)
-    done = partition.when_deleted(1)
-    assert done is not None
+    done = delete_records_that_a_follower_has(member)
     partition.lead(Registration(LEADER, (LEADER,), (LEADER,), 2, 2))
     assert done.done()
     partition.maybe_shrink_isr()

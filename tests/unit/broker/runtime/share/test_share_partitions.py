@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.share.share_partitions import SharePartitionManager
 from ottla.broker.share.acknowledgement import AcknowledgementBatch
 from ottla.broker.share.dead_letters import DELIVERED_TOO_OFTEN, REJECTED, DeadLetters
 from ottla.broker.share.persister import UNINITIALIZED_START_OFFSET, ReadState, SharePartitionKey, StateBatch
-from ottla.broker.share.sessions import TopicPartition
+from ottla.broker.share.sessions import ShareSession, TopicPartition
 from ottla.broker.share.settings import BY_DURATION, EARLIEST, LATEST, ShareSettings
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.compression import Codec
@@ -128,20 +129,14 @@ def test_a_closed_connection_releases_the_records_and_drops_an_empty_group(harne
     assert acquired(harness.fetch("n")) == [(0, 1, 2)]
 
 
-def test_closed_older_connection_does_not_end_a_newer_session(harness: ShareHarness) -> None:
+@pytest.mark.parametrize("end", [SharePartitionManager.disconnected, SharePartitionManager.release], ids=["closed connection", "late end"])
+def test_the_end_of_an_older_session_does_not_end_a_newer_one(
+    harness: ShareHarness, end: Callable[[SharePartitionManager, ShareSession], object]
+) -> None:
     older = harness.shares.sessions.begin("g", "m", [(TopicPartition(TOPIC_ID, 0), "t")])
     harness.shares.sessions.begin("g", "m", [(TopicPartition(TOPIC_ID, 0), "t")])
     harness.fetch()
-    harness.shares.disconnected(older)
-    assert len(harness.shares.sessions) == 1
-    assert acquired(harness.fetch("n")) == []
-
-
-def test_the_late_end_of_an_older_session_does_not_end_a_newer_one(harness: ShareHarness) -> None:
-    older = harness.shares.sessions.begin("g", "m", [(TopicPartition(TOPIC_ID, 0), "t")])
-    harness.shares.sessions.begin("g", "m", [(TopicPartition(TOPIC_ID, 0), "t")])
-    harness.fetch()
-    harness.shares.release(older)
+    end(harness.shares, older)
     assert len(harness.shares.sessions) == 1
     assert acquired(harness.fetch("n")) == [], "the member still holds the record"
 
